@@ -1,0 +1,25 @@
+"""Who is calling: the verified identity every operation receives. Made by ``auth.tokens``, never by a request body."""
+
+from dataclasses import dataclass
+
+from app.errors import PermissionDenied
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A verified token's content.
+
+    ``tenant`` owns everything the caller makes; ``agents`` are the agents a worker may lease for (empty for clients);
+    ``expires_at`` is POSIX seconds, when streams opened with this token must end.
+    """
+
+    tenant: str
+    subject: str
+    scopes: frozenset[str]
+    agents: frozenset[str]
+    expires_at: float
+
+    def require(self, scope: str) -> None:
+        """Raise PermissionDenied unless the token carries ``scope``."""
+        if scope not in self.scopes:
+            raise PermissionDenied(metadata={"scope": scope})
