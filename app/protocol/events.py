@@ -27,4 +27,4 @@ class EventKind(StrEnum):
 A2A_HIDDEN = frozenset(
     {EventKind.MESSAGE_USER, EventKind.TURN_STARTED, EventKind.ACTION_ANSWERED, EventKind.EFFECT_CHANGED}
 )
-"""Kinds that A2A doors do not show (native-api.md, What each transition appends); all others are StreamResponses there."""
+"""Kinds that A2A doors do not show (native-api.md, What each transition appends); all others are StreamResponses."""

@@ -36,7 +36,7 @@ class TaskState(IntEnum):
 
     @classmethod
     def parse(cls, value: object) -> "TaskState":
-        """The state of a full name (``"TASK_STATE_WORKING"``) or a number (``2``). Raises ValueError for anything else."""
+        """The state of a full name (``"TASK_STATE_WORKING"``) or a number (``2``); ValueError for anything else."""
         if isinstance(value, str) and (state := _BY_WIRE.get(value)) is not None:
             return state
         if isinstance(value, int) and not isinstance(value, bool):
