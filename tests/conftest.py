@@ -1,0 +1,74 @@
+"""Fixtures of all tests: databases on the run's own PostgreSQL. See tests/support."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.postgres import DSN_VARIABLE, OwnPostgres, SharedPostgres, run_sync
+
+BIN_VARIABLE = "WAYSTATION_TEST_POSTGRES_BIN"
+run_server: OwnPostgres | None = None
+
+
+def start_run_server() -> None:
+    """Start the run's server once, in the one process that all others descend from."""
+    global run_server
+    if run_server is None and DSN_VARIABLE not in os.environ:
+        run_server = OwnPostgres()
+        run_sync(run_server.start())
+        os.environ[DSN_VARIABLE] = run_server.dsn()
+        os.environ[BIN_VARIABLE] = str(run_server.bin)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and not config.option.collectonly:
+        start_run_server()  # xdist's workers are started after this and inherit the environment
+
+
+def pytest_unconfigure() -> None:
+    global run_server
+    if run_server is not None:
+        run_sync(run_server.stop())
+        del os.environ[DSN_VARIABLE], os.environ[BIN_VARIABLE]
+        run_server = None
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> SharedPostgres:
+    """The run's PostgreSQL. Shared: a test that stops or restarts a server takes ``own_postgres``."""
+    start_run_server()
+    return SharedPostgres(os.environ[DSN_VARIABLE], Path(os.environ[BIN_VARIABLE]))
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: SharedPostgres) -> str:
+    """The name of the run's migrated template database."""
+    return run_sync(postgres_server.template())
+
+
+@pytest.fixture
+def database_url(postgres_server: SharedPostgres, template_database: str) -> Iterator[str]:
+    """The URL of a migrated database of this test's own."""
+    name = run_sync(postgres_server.create_database(template_database))
+    yield postgres_server.dsn(name)
+    run_sync(postgres_server.drop_database(name))
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: SharedPostgres) -> Iterator[str]:
+    """The URL of an empty database of this test's own: not migrated."""
+    name = run_sync(postgres_server.create_database())
+    yield postgres_server.dsn(name)
+    run_sync(postgres_server.drop_database(name))
+
+
+@pytest_asyncio.fixture
+async def own_postgres() -> AsyncIterator[OwnPostgres]:
+    """A server of this test's own, to be killed and restarted; its databases are the test's to make."""
+    server = OwnPostgres()
+    await server.start()
+    yield server
+    await server.stop()
