@@ -1,7 +1,7 @@
 """One shape for all background loops: config, start, run once, stop. Loops are made and started by ``app.main``.
 
-A loop never ends by an error: PostgreSQL being away is expected and logged once per outage; anything else is logged with
-its traceback, and both are tried again after a growing, jittered delay.
+A loop never ends by an error: PostgreSQL being away is expected and logged once per outage; all else is logged with its
+traceback, and both are tried again after a growing, jittered delay.
 """
 
 import asyncio
