@@ -9,7 +9,7 @@ WaystationError
 └── Waystation's (domain ``waystation``)
     ├── who:      Unauthenticated · PermissionDenied
     ├── input:    InvalidArgument · InvalidTransition · ArtifactUnknown · ArtifactClosed · NotSupported
-    │             PayloadTooLarge · HeadersTooLarge · UnsupportedMediaType
+    │             PayloadTooLarge · HeadersTooLarge · RequestTimeout · UnsupportedMediaType
     ├── state:    NotFound · Conflict (IdempotencyConflict · TaskBusy · LeaseLost · TaskTerminal
     │             · ProducerEventConflict · AgentIdTaken · AgentBusy · PreconditionFailed)
     └── capacity: TooManyRequests · Unavailable
@@ -191,6 +191,11 @@ class PayloadTooLarge(WaystationError):
 class HeadersTooLarge(WaystationError):
     reason, jsonrpc_code, http_status, grpc_status = "HEADERS_TOO_LARGE", -32600, 431, "RESOURCE_EXHAUSTED"
     default_message = "Request headers too large"
+
+
+class RequestTimeout(WaystationError):
+    reason, jsonrpc_code, http_status, grpc_status = "REQUEST_TIMEOUT", -32600, 408, "DEADLINE_EXCEEDED"
+    default_message = "The request body did not arrive in time"
 
 
 class UnsupportedMediaType(WaystationError):

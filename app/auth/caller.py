@@ -23,3 +23,19 @@ class Caller:
         """Raise PermissionDenied unless the token carries ``scope``."""
         if scope not in self.scopes:
             raise PermissionDenied(metadata={"scope": scope})
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """One call: who calls, and what its headers (or gRPC metadata) say. Made by ``transports.call_context``.
+
+    ``extensions`` are the A2A extension URIs the client asked for and the broker knows; ``version`` is A2A-Version as
+    sent ("" when absent).
+    """
+
+    caller: Caller
+    version: str = ""
+    extensions: frozenset[str] = frozenset()
+    idempotency_key: str | None = None
+    traceparent: str | None = None
+    last_event_id: str | None = None

@@ -1,0 +1,30 @@
+"""What every operation needs, made once per process by ``app.main``."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from app.auth.handles import Handles
+from app.ledger.directory import AgentDirectory
+from app.ledger.pool import Database
+from app.ledger.wakeups import Wakeups
+
+
+@dataclass
+class Operations:
+    """``handles`` seals list cursors; times are in seconds.
+
+    ``poll_seconds`` is the floor under wake-ups: a waiter reads again after that long whatever it has heard.
+    """
+
+    db: Database
+    wakeups: Wakeups
+    directory: AgentDirectory
+    handles: Handles
+    blocking_wait_seconds: float = 30
+    poll_seconds: float = 2
+    drain: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def begin_drain(self) -> None:
+        """Ask every waiting call and stream to end; they are woken at once."""
+        self.drain.set()
+        self.wakeups.bump_all()

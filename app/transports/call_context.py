@@ -1,0 +1,172 @@
+"""From an HTTP request to a call: limits, verified token, protocol headers, and the body as strict JSON.
+
+``transports.endpoints`` makes one ``Call`` per request and hands it to the handler. Access is judged before path, query
+and body are looked at (native-api.md).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from starlette.requests import Request
+
+from app.auth.caller import CallContext, Caller
+from app.errors import (
+    ContentTypeNotSupported,
+    HeadersTooLarge,
+    InvalidArgument,
+    NotSupported,
+    PayloadTooLarge,
+    PermissionDenied,
+    RequestTimeout,
+    UnsupportedMediaType,
+)
+from app.protocol import strict_json
+from app.protocol.events import RESUME_EXTENSION
+from app.transports.gateway import Gateway
+
+MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADERS = 100
+MAX_ID_CHARACTERS = 256
+BODY_SECONDS = 30
+JSON_TYPES = frozenset({"application/json", "application/a2a+json"})
+KNOWN_EXTENSIONS = frozenset({RESUME_EXTENSION})
+
+
+class Call:
+    """One request whose access was judged; ``context`` is None on open endpoints, which judge it themselves."""
+
+    __slots__ = ("_exits", "context", "gateway", "request")
+
+    def __init__(self, gateway: Gateway, request: Request) -> None:
+        self.gateway = gateway
+        self.request = request
+        self.context: CallContext | None = None
+        self._exits: list[Callable[[], object]] = []
+
+    @property
+    def ctx(self) -> CallContext:
+        """The context of an endpoint that declares a scope."""
+        assert self.context is not None, "an open endpoint has no context"
+        return self.context
+
+    @property
+    def caller(self) -> Caller:
+        return self.ctx.caller
+
+    def path(self, name: str) -> str:
+        """A path parameter; "" where the template does not have it."""
+        return cast("dict[str, str]", self.request.path_params).get(name, "")
+
+    def query(self) -> dict[str, str]:
+        """The query parameters. Raises InvalidArgument for one that is given twice or holds U+0000."""
+        values: dict[str, str] = {}
+        for name, value in self.request.query_params.multi_items():
+            if name in values:
+                raise InvalidArgument("A query parameter is given twice", violations=[(name, "given twice")])
+            if "\x00" in value:
+                raise InvalidArgument("A query parameter holds U+0000", violations=[(name, "holds U+0000")])
+            values[name] = value
+        return values
+
+    async def body(self) -> bytes:
+        """The raw body, counted while it arrives. Raises PayloadTooLarge, UnsupportedMediaType or RequestTimeout."""
+        return await read_body(self.request, self.gateway.settings.max_body_bytes)
+
+    async def json(self) -> object:
+        """The body as strict JSON, or None when it is empty.
+
+        Raises ContentTypeNotSupported for another media type, ParseError for what the strict loader refuses.
+        """
+        raw = await self.body()
+        if not raw:
+            return None
+        require_json(self.request)
+        return strict_json.loads(raw)
+
+    def on_close(self, release: Callable[[], object]) -> None:
+        """Have ``release`` called when the response has ended, in whatever way; the last registered goes first."""
+        self._exits.append(release)
+
+    def close(self) -> None:
+        while self._exits:
+            self._exits.pop()()
+
+
+async def authenticate(gateway: Gateway, request: Request) -> CallContext:
+    """The context of a verified token and the headers. Raises Unauthenticated, Unavailable or InvalidArgument."""
+    headers = request.headers
+    caller = await gateway.verifier.verify(headers.get("authorization"))
+    if b"access_token=" in request.scope["query_string"] and "access_token" in request.query_params:
+        raise InvalidArgument("Tokens are accepted in the Authorization header only")  # RFC 9700 §4.3.2
+    return CallContext(
+        caller=caller,
+        version=headers.get("a2a-version", "") or request.query_params.get("A2A-Version", ""),
+        extensions=_extensions(request),
+        idempotency_key=_idempotency_key(headers.get("idempotency-key")),
+        traceparent=headers.get("traceparent"),
+        last_event_id=headers.get("last-event-id") or None,
+    )
+
+
+def require_any(caller: Caller, scopes: tuple[str, ...]) -> None:
+    """Raise PermissionDenied unless the token carries one of ``scopes``."""
+    if caller.scopes.isdisjoint(scopes):
+        raise PermissionDenied(metadata={"scope": " ".join(scopes)})
+
+
+def check_headers(request: Request) -> None:
+    """Raise HeadersTooLarge over 16 KiB or 100 headers (security.md, Input limits)."""
+    raw = request.scope["headers"]
+    if len(raw) > MAX_HEADERS or sum(len(name) + len(value) for name, value in raw) > MAX_HEADER_BYTES:
+        raise HeadersTooLarge
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body of at most ``limit`` bytes; it must have arrived within 30 s."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType("Content-Encoding is not supported")
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length) > limit:
+        raise PayloadTooLarge(f"The body has more than {limit} bytes")
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise PayloadTooLarge(f"The body has more than {limit} bytes")
+                chunks.append(chunk)
+    except TimeoutError:
+        raise RequestTimeout from None
+    return b"".join(chunks)
+
+
+def require_json(request: Request) -> None:
+    """Raise ContentTypeNotSupported unless the body is declared as JSON in UTF-8."""
+    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    if media_type.strip().lower() not in JSON_TYPES:
+        raise ContentTypeNotSupported("The media type must be application/json or application/a2a+json")
+    name, _, value = parameters.partition("=")
+    if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+        raise ContentTypeNotSupported("JSON must be UTF-8")
+
+
+def _extensions(request: Request) -> frozenset[str]:
+    asked = ",".join(request.headers.getlist("a2a-extensions"))
+    return KNOWN_EXTENSIONS.intersection(uri.strip() for uri in asked.split(",")) if asked else frozenset()
+
+
+def _idempotency_key(value: str | None) -> str | None:
+    if value is None or not value.strip():
+        return None
+    if len(value) > MAX_ID_CHARACTERS:
+        raise InvalidArgument(f"Idempotency-Key has more than {MAX_ID_CHARACTERS} characters")
+    return value
+
+
+def refuse(unsupported: str) -> NotSupported:
+    """The error for a field whose capability is not built yet (native-api.md): refused, never ignored."""
+    return NotSupported(f"Not supported: {unsupported}", violations=[(unsupported, "not supported")])
