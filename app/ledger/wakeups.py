@@ -43,13 +43,18 @@ def task_key(tenant: str, task_id: UUID) -> str:
     return f"task:{tenant}:{task_id}"
 
 
+def lease_key(tenant: str, task_id: UUID) -> str:
+    """Bumped when the task's lease was given a signal or has ended: what a held heartbeat waits for."""
+    return f"lease:{tenant}:{task_id}"
+
+
 def queue_key(agent_id: str) -> str:
     """Bumped when a task of this agent may have become claimable."""
     return f"queue:{agent_id}"
 
 
 class Signal:
-    """One waiter's flag for one key."""
+    """One waiter's flag for the keys it watches."""
 
     __slots__ = ("_event",)
 
@@ -60,7 +65,7 @@ class Signal:
         self._event.set()
 
     def take(self) -> bool:
-        """Whether the key was bumped since the last look; looking clears it."""
+        """Whether a key was bumped since the last look; looking clears it."""
         was_set = self._event.is_set()
         self._event.clear()
         return was_set
@@ -92,6 +97,8 @@ class Wakeups:
         self._pong = asyncio.Event()
         self._connected = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.connected_at = float("-inf")
+        """When (monotonic seconds) the connection was last made; what was lost before may have missed hints."""
 
     async def start(self) -> None:
         """Connect in the background; returns when connected, or after 2 s when PostgreSQL is away."""
@@ -115,17 +122,19 @@ class Wakeups:
         return True
 
     @contextmanager
-    def watch(self, key: str) -> Generator[Signal]:
-        """Register for bumps of ``key``. Register first, then read the ledger, then wait on the signal."""
-        token, signal = _token(key), Signal()
-        self._waiters.setdefault(token, set()).add(signal)
+    def watch(self, *keys: str) -> Generator[Signal]:
+        """Register for bumps of any of ``keys``. Register first, then read the ledger, then wait on the signal."""
+        tokens, signal = {_token(key) for key in keys}, Signal()
+        for token in tokens:
+            self._waiters.setdefault(token, set()).add(signal)
         try:
             yield signal
         finally:
-            waiters = self._waiters[token]
-            waiters.discard(signal)
-            if not waiters:
-                del self._waiters[token]
+            for token in tokens:
+                waiters = self._waiters[token]
+                waiters.discard(signal)
+                if not waiters:
+                    del self._waiters[token]
 
     def bump(self, key: str) -> None:
         """Call after a commit: wakes local waiters now and other replicas within about 15 ms."""
@@ -180,6 +189,7 @@ class Wakeups:
         connection.add_termination_listener(self._terminated)
         await connection.add_listener(CHANNEL, self._received)
         self._connected.set()
+        self.connected_at = time.monotonic()
         metrics.WAKEUPS_CONNECTED.set(1)
         self.bump_all()  # whatever happened before LISTEN took effect was not heard
         try:
