@@ -1,16 +1,19 @@
 """Fixtures of all tests: databases on the run's own PostgreSQL. See tests/support."""
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests.support.broker import BrokerProcess
 from tests.support.postgres import DSN_VARIABLE, OwnPostgres, SharedPostgres, run_sync
 
 BIN_VARIABLE = "WAYSTATION_TEST_POSTGRES_BIN"
 run_server: OwnPostgres | None = None
+run_server_loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
 
 def start_run_server() -> None:
@@ -18,7 +21,7 @@ def start_run_server() -> None:
     global run_server
     if run_server is None and DSN_VARIABLE not in os.environ:
         run_server = OwnPostgres()
-        run_sync(run_server.start())
+        run_server_loop.run(run_server.start())
         os.environ[DSN_VARIABLE] = run_server.dsn()
         os.environ[BIN_VARIABLE] = str(run_server.bin)
 
@@ -31,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     global run_server
     if run_server is not None:
-        run_sync(run_server.stop())
+        run_server_loop.run(run_server.stop())
+        run_server_loop.close()
         del os.environ[DSN_VARIABLE], os.environ[BIN_VARIABLE]
         run_server = None
 
@@ -72,3 +76,35 @@ async def own_postgres() -> AsyncIterator[OwnPostgres]:
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., BrokerProcess]]:
+    """``start_broker(database_url=…, NAME="value", …)``: a ready broker, by default on this test's ``database_url``.
+
+    Environment variables by their full names. Ended after the test; what it wrote is shown if the test failed.
+    """
+    brokers: list[BrokerProcess] = []
+
+    def start(database_url: str | None = None, **environment: str) -> BrokerProcess:
+        url = database_url or request.getfixturevalue("database_url")
+        brokers.append(BrokerProcess(url, tmp_path / f"broker-{len(brokers)}.log", **environment))
+        brokers[-1].start()
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.close()
+        print(f"--- broker on port {broker.port}\n{broker.output()}")
+
+
+@pytest.fixture
+def broker(database_url: str, start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    """One broker process on ``database_url``."""
+    return start_broker(database_url)
+
+
+@pytest.fixture
+def broker_pair(database_url: str, start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, BrokerProcess]:
+    """Two replicas on one database."""
+    return start_broker(database_url), start_broker(database_url)

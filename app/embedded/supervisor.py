@@ -24,14 +24,14 @@ from app.embedded.account import choose_account, reachable_binaries, reachable_h
 from app.embedded.binaries import find_binaries
 from app.embedded.cluster import DATABASE, SUPERUSER, Cluster, lock
 from app.embedded.errors import EmbeddedPostgresError
+from app.loops import Loop, LoopConfig
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS = 60
+START_SECONDS = 300  # recovery after a crash replays the log
 STOP_SECONDS = 30
 START_ATTEMPTS = 5
-WATCH_SECONDS = 0.1
-RETRY_SECONDS = 1
+WATCH = LoopConfig(interval=0.1, jitter=0)
 
 
 class EmbeddedPostgres:
@@ -48,7 +48,7 @@ class EmbeddedPostgres:
         self._cluster: Cluster | None = None
         self._lock: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: asyncio.Task[None] | None = None
+        self._watch: _Watch | None = None
 
     @property
     def pid(self) -> int | None:
@@ -84,7 +84,8 @@ class EmbeddedPostgres:
         except BaseException:
             await self.stop()
             raise
-        self._watcher = asyncio.create_task(self._watch(), name="embedded-postgres")
+        self._watch = _Watch(self)
+        self._watch.start()
         logger.warning(
             "embedded PostgreSQL %d (%s) in %s: single node, not for production",
             binaries.major, binaries.source, self._cluster.home,
@@ -94,24 +95,18 @@ class EmbeddedPostgres:
     async def stop(self) -> None:
         """Stop the server (fast shutdown, then by force) and free the directory. Does nothing when it is stopped."""
         await self.suspend_watch()
-        if self._process is not None:
-            for step in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
-                if self._process.poll() is None:
-                    self._process.send_signal(step)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        await asyncio.to_thread(self._process.wait, STOP_SECONDS)
-            self._process = None
+        await self._end_server()
+        self._process = None
+        self.port = 0
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     async def suspend_watch(self) -> None:
         """Stop watching: a server that dies stays down until ``run_once``."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
-            self._watcher = None
+        if self._watch is not None:
+            await self._watch.stop()
+            self._watch = None
 
     def has_ended(self) -> bool:
         """Whether the server has been started and is not there any more."""
@@ -126,24 +121,17 @@ class EmbeddedPostgres:
         await self._start_server()
         return True
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            try:
-                await self.run_once()
-            except EmbeddedPostgresError as error:
-                logger.error("embedded PostgreSQL does not start: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
-
     async def _start_server(self) -> None:
         """Try a few times: the port may be taken meanwhile, or the dead server's children not be gone yet."""
+        told = self.port != 0
         for attempt in range(1, START_ATTEMPTS + 1):
             self.port = self.port or _free_port()
             self._process = self._spawn()
             if await self._becomes_ready(self._process):
                 return
-            if self._watcher is None:
-                self.port = 0  # nobody has been told the port yet
+            await self._end_server()
+            if not told:
+                self.port = 0  # nobody knows this port yet
             await asyncio.sleep(0.1 * attempt)
         raise EmbeddedPostgresError(f"PostgreSQL does not start: {self._require().tail()}")
 
@@ -161,15 +149,37 @@ class EmbeddedPostgres:
         cluster = self._require()
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         while process.poll() is None and asyncio.get_running_loop().time() < deadline:
-            if cluster.recorded_pid() == process.pid and cluster.ready_port() == self.port:
-                return await asyncio.to_thread(cluster.accepts, self.port)
+            ours = cluster.recorded_pid() == process.pid and cluster.ready_port() == self.port
+            if ours and await asyncio.to_thread(cluster.accepts, self.port):
+                return True
             await asyncio.sleep(0.01)
         return False
+
+    async def _end_server(self) -> None:
+        if (process := self._process) is None:
+            return
+        for step in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+            if process.poll() is None:
+                process.send_signal(step)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    await asyncio.to_thread(process.wait, STOP_SECONDS)
 
     def _require(self) -> Cluster:
         if self._cluster is None:
             raise EmbeddedPostgresError("the embedded PostgreSQL has not been started")
         return self._cluster
+
+
+class _Watch(Loop):
+    """Keeps the server alive: a dead one is started again within about 0.3 s."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        super().__init__("embedded-postgres", WATCH)
+        self._postgres = postgres
+
+    async def run_once(self) -> bool:
+        await self._postgres.run_once()
+        return False
 
 
 def _free_port() -> int:
