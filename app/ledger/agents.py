@@ -1,0 +1,176 @@
+"""The agents table: who answers for an id, with which settings. Ids are unique in the deployment, like host names.
+
+Readable by all; written only by the owner's tenant. A deleted agent stays as a tombstone: its id never becomes another
+tenant's, and a lease of it still gets its true answer. Called by ``operations.agents`` and ``ledger.directory``.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+from uuid import UUID
+
+from app.ledger.pool import Database, Record
+from app.ledger.rows import Agent, JsonObject
+from app.protocol import strict_json
+
+TENANTS_PER_PAGE = 100
+TASKS_PER_PAGE = 500
+
+SQL_GET = """
+SELECT agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted
+  FROM agents WHERE agent_id = $1"""
+
+SQL_INSERT = """
+INSERT INTO agents (agent_id, tenant_id, config, shared_with, revision, created_at, updated_at)
+VALUES ($2, $1, $3, $4, 1, date_trunc('milliseconds', clock_timestamp()), date_trunc('milliseconds', clock_timestamp()))
+ON CONFLICT (agent_id) DO NOTHING
+RETURNING agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted"""
+
+SQL_REPLACE = """
+UPDATE agents SET config = $3, shared_with = $4, revision = revision + 1, deleted_at = NULL,
+       updated_at = date_trunc('milliseconds', clock_timestamp())
+ WHERE tenant_id = $1 AND agent_id = $2 AND revision = $5
+RETURNING agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted"""
+
+SQL_DELETE = """
+UPDATE agents SET deleted_at = date_trunc('milliseconds', clock_timestamp()), revision = revision + 1
+ WHERE tenant_id = $1 AND agent_id = $2 AND deleted_at IS NULL
+RETURNING agent_id"""
+
+SQL_LIST = """
+SELECT agent_id, tenant_id, config, shared_with, revision, updated_at, false AS deleted
+  FROM agents
+ WHERE agent_id > $2 AND deleted_at IS NULL AND (tenant_id = $1 OR shared_with && ARRAY['*', $1])
+ ORDER BY agent_id LIMIT $3"""
+
+SQL_TOMBSTONES = """
+SELECT agent_id FROM agents WHERE deleted_at > clock_timestamp() - make_interval(secs => $1) ORDER BY agent_id"""
+
+SQL_TENANTS = "SELECT tenant_id FROM tenants WHERE tenant_id > $1 ORDER BY tenant_id LIMIT $2"
+
+SQL_LIVE_TASKS = """
+SELECT tenant_id, task_id FROM tasks
+ WHERE tenant_id = ANY($1) AND agent_id = $2 AND state IN (1, 2, 6, 8) AND (tenant_id, task_id) > ($3, $4)
+ ORDER BY tenant_id, task_id LIMIT $5"""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTaken:
+    """The id belongs to another tenant, or did before it was deleted there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionMismatch:
+    """The precondition failed: the agent's revision is another one (None: there is no such agent now)."""
+
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTasks:
+    """The agent has live tasks, so it was not deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The agent is a tombstone now. Its live tasks, if any, have still to be failed (``live_tasks``)."""
+
+
+async def get(db: Database, agent_id: str) -> Agent | None:
+    """The agent, a tombstone (``deleted``) included; None for an id that was never registered."""
+    row = await db.fetchrow(SQL_GET, agent_id)
+    return None if row is None else _agent(row)
+
+
+async def put(
+    db: Database,
+    *,
+    tenant: str,
+    agent_id: str,
+    config: JsonObject,
+    shared_with: Collection[str],
+    holds: Callable[[int | None], bool],
+) -> Agent | AgentTaken | RevisionMismatch:
+    """Create or replace, if the precondition ``holds`` for the revision that stands there now (None: no such agent).
+
+    The revision grows with every change, deletion included, so it never comes again.
+    """
+    text = strict_json.dumps(config)
+    shared = sorted(shared_with)
+    while True:
+        async with db.tenant(tenant) as connection:
+            row = await connection.fetchrow(SQL_GET, agent_id)
+            if row is not None and row["tenant_id"] != tenant:
+                return AgentTaken()
+            current = None if row is None or row["deleted"] else int(row["revision"])
+            if not holds(current):
+                return RevisionMismatch(current)
+            if row is None:
+                row = await connection.fetchrow(SQL_INSERT, tenant, agent_id, text, shared)
+            else:
+                row = await connection.fetchrow(SQL_REPLACE, tenant, agent_id, text, shared, row["revision"])
+        if row is not None:
+            return _agent(row)
+        # somebody else was faster: judge what stands there now
+
+
+async def list_visible(db: Database, tenant: str, *, after: str, limit: int) -> list[Agent]:
+    """The tenant's own agents and those shared with it, by id, after the id ``after``."""
+    return [_agent(row) for row in await db.fetch(SQL_LIST, tenant, after, limit)]
+
+
+async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> Deleted | LiveTasks | None:
+    """Make the tenant's agent a tombstone; None when it has no such agent.
+
+    Without ``force`` only while it has no live task. A message that was admitted just before may still arrive after;
+    maintenance fails what is found then.
+    """
+    async with db.tenant(tenant) as connection:
+        row = await connection.fetchrow(SQL_GET, agent_id)
+        if row is None or row["tenant_id"] != tenant or row["deleted"]:
+            return None
+    if not force:
+        async with aclosing(live_tasks(db, agent_id)) as pages:
+            async for _ in pages:
+                return LiveTasks()
+    async with db.tenant(tenant) as connection:
+        deleted = await connection.fetchrow(SQL_DELETE, tenant, agent_id)
+    return None if deleted is None else Deleted()
+
+
+async def live_tasks(db: Database, agent_id: str) -> AsyncGenerator[list[tuple[str, UUID]]]:
+    """Pages of (tenant, task id), none of them empty: the agent's tasks, of all tenants, that are not terminal yet."""
+    after = ""
+    while tenants := await _tenants(db, after):
+        seen = ("", UUID(int=0))
+        while True:
+            async with db.tenant(*tenants) as connection:
+                rows = await connection.fetch(SQL_LIVE_TASKS, tenants, agent_id, *seen, TASKS_PER_PAGE)
+            if not rows:
+                break
+            page = [(str(row["tenant_id"]), cast("UUID", row["task_id"])) for row in rows]
+            yield page
+            seen = page[-1]
+        after = tenants[-1]
+
+
+async def tombstones(db: Database, younger_than: float) -> list[str]:
+    """The agents deleted within the last ``younger_than`` seconds."""
+    return [str(row["agent_id"]) for row in await db.fetch(SQL_TOMBSTONES, younger_than)]
+
+
+async def _tenants(db: Database, after: str) -> list[str]:
+    return [str(row["tenant_id"]) for row in await db.fetch(SQL_TENANTS, after, TENANTS_PER_PAGE)]
+
+
+def _agent(row: Record) -> Agent:
+    return Agent(
+        agent_id=row["agent_id"],
+        tenant=row["tenant_id"],
+        config=cast("JsonObject", strict_json.loads_trusted(row["config"])),
+        revision=row["revision"],
+        updated_at=row["updated_at"],
+        deleted=row["deleted"],
+        shared_with=frozenset(row["shared_with"]),
+    )
