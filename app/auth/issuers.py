@@ -123,9 +123,6 @@ def _claim_at(claims: Claims, path: str) -> object:
     """The claim of that very name (names with dots exist: ``https://example.org/tenant``), else the nested one."""
     if path in claims:
         return claims[path]
-    value: object = claims
-    for name in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
-    return value
+    first, _, rest = path.partition(".")
+    inner = claims.get(first)
+    return _claim_at(cast("Claims", inner), rest) if rest and isinstance(inner, dict) else None
