@@ -1,0 +1,21 @@
+"""The demo's agent: counts aloud, slowly enough to be interrupted. Loaded by ``waystation worker run``."""
+
+import asyncio
+import re
+
+from waystation_worker import Context
+
+PACE_SECONDS = 0.25
+MOST = 100
+
+
+async def count(ctx: Context) -> str:
+    """Counts from 1 to the number in the message, one artifact chunk each."""
+    number = re.search(r"\d+", ctx.text)
+    end = min(int(number[0]), MOST) if number else 3
+    await ctx.progress(f"counting to {end}")
+    async with ctx.artifact("numbers") as numbers:
+        for value in range(1, end + 1):
+            await asyncio.sleep(PACE_SECONDS)
+            await numbers.write(str(value) if value == 1 else f" {value}", last=value == end)
+    return f"counted to {end}"

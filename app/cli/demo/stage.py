@@ -1,0 +1,157 @@
+"""Everything the story plays on: database, gateway, worker, registered agent, tokens. Built up, taken down."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from app.cli.agents import default_card
+from app.cli.broker import Broker
+from app.cli.demo.processes import Child
+from app.cli.environment import (
+    EMBEDDED_DIRECTORY,
+    DatabaseSource,
+    check_schema,
+    load_settings,
+    migrate_schema,
+    open_database,
+)
+from app.cli.errors import CliError
+from app.cli.identity import CLIENT_SCOPES, DAY, WORKER_SCOPES, mint, state_dir
+from app.cli.stopping import finish
+from app.settings import Settings
+
+TENANT = "demo"
+EXECUTOR = "app.cli.demo.agent:count"
+LEASE_SECONDS = 2
+"""Short, so that the audience need not wait for a dead worker's lease."""
+FAVOURITE_PORT = 8080
+
+
+class Stage:
+    """The running demo. ``url``, ``agent`` and ``token`` are what a client needs."""
+
+    def __init__(self, database_url: str, agent: str, logs: Path) -> None:
+        self.agent = agent
+        self.restarts = 0
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        secret = secrets.token_hex(32)
+        self.token = mint(secret, tenant=TENANT, subject="you", scopes=CLIENT_SCOPES, ttl=DAY)
+        worker_token = mint(secret, tenant=TENANT, subject="demo-worker", scopes=WORKER_SCOPES, agents=[agent], ttl=DAY)
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("WAYSTATION_")}
+        outside.pop("DATABASE_URL", None)
+        gateway_environment = outside | {
+            "WAYSTATION_DATABASE_URL": database_url,
+            "WAYSTATION_AUTH_MODE": "dev",
+            "WAYSTATION_DEV_SECRET": secret,
+        }
+        self.gateway = Child("gateway", ["serve", "--port", str(self.port)], gateway_environment, logs / "gateway.log")
+        self.worker = Child(
+            "worker",
+            ["worker", "run", EXECUTOR, "--agent", agent, "--url", self.url],
+            outside | {"WAYSTATION_TOKEN": worker_token},
+            logs / "worker.log",
+        )
+
+    def broker(self) -> Broker:
+        """A client's connection to the gateway."""
+        return Broker(self.url, self.token)
+
+    async def start(self) -> None:
+        """Start the gateway, then the worker. Raises CliError with the log when the gateway does not come up."""
+        self.gateway.start()
+        async with httpx.AsyncClient(trust_env=False, timeout=2) as client:
+
+            async def answers() -> bool:
+                try:
+                    return (await client.get(f"{self.url}/readyz")).is_success
+                except httpx.TransportError:
+                    return False
+
+            await self.gateway.ready(answers)
+        self.worker.start()
+
+    async def restart(self) -> None:
+        """kill -9 both at once, and start them again."""
+        self.restarts += 1
+        self.gateway.kill()
+        self.worker.kill()
+        await self.start()
+
+    async def register(self) -> None:
+        """Register the agent."""
+        body = {
+            "card": default_card("count", "Counts aloud, one number at a time"),
+            "leaseSeconds": LEASE_SECONDS,
+            "cardVisibility": "public",
+        }
+        async with self.broker() as broker:
+            await broker.call("PUT", f"/v1/agents/{self.agent}", body=body, retry=True)
+
+    async def stop(self, *, unregister: bool) -> None:
+        """Stop both processes; in a database that stays, remove the agent first."""
+        await self.worker.stop()
+        if unregister and self.gateway.running:
+            with contextlib.suppress(CliError):
+                async with self.broker() as broker:
+                    await broker.call("DELETE", f"/v1/agents/{self.agent}", params={"force": "true"})
+        await self.gateway.stop()
+
+
+@asynccontextmanager
+async def open_stage(describe: Callable[[DatabaseSource], None]) -> AsyncGenerator[Stage]:
+    """A stage with its database migrated; nothing runs on it yet. Everything is stopped and removed at the end."""
+    home = make_home()
+    try:
+        settings = load_settings()
+        source = choose(settings, home)
+        async with open_database(source, settings) as ready:
+            if await check_schema(ready):
+                await migrate_schema(ready)
+            assert ready.database_url is not None, "open_database has set it"
+            describe(source)
+            throw_away = source.data_dir is not None and source.data_dir.is_relative_to(home)
+            stage = Stage(ready.database_url, "demo" if throw_away else f"demo-{secrets.token_hex(3)}", home)
+            try:
+                yield stage
+            finally:
+                await finish(stage.stop(unregister=not throw_away))
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def make_home() -> Path:
+    """A directory for logs and database, open to look into: as root the database runs as another user."""
+    home = Path(tempfile.mkdtemp(prefix="waystation-demo-"))
+    home.chmod(0o755)
+    return home
+
+
+def choose(settings: Settings, home: Path) -> DatabaseSource:
+    """DATABASE_URL when there is one; else an embedded server, kept in DATA_DIR, or thrown away with ``home``."""
+    if settings.database_url:
+        return DatabaseSource(settings.database_url, None, "DATABASE_URL")
+    if settings.data_dir:
+        return DatabaseSource(None, state_dir() / EMBEDDED_DIRECTORY, "WAYSTATION_DATA_DIR")
+    return DatabaseSource(None, home / EMBEDDED_DIRECTORY, "the demo")
+
+
+def free_port() -> int:
+    """8080 when it is free, so that the CLI's default URL fits; else any free port."""
+    for port in (FAVOURITE_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise CliError("no free port on 127.0.0.1", remedy="end some of the programs that listen there")

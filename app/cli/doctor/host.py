@@ -1,0 +1,103 @@
+"""The machine and the process: Python, platform, user, packages, port, files."""
+
+import errno
+import getpass
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.cli.doctor.report import Finding, Level, fail, judge, ok, warn
+from app.settings import Settings
+
+OLDEST_PYTHON = (3, 11)
+MACHINES = ("x86_64", "AMD64", "aarch64", "arm64")
+FILES_BESIDE_STREAMS = 256
+"""Descriptors for the pool, the listener, the log and plain requests."""
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)")
+
+
+def check_host(settings: Settings) -> Iterator[Finding]:
+    yield _python()
+    yield _platform()
+    yield _user()
+    yield _packages()
+    yield _port(settings)
+    yield _open_files(settings)
+
+
+def _python() -> Finding:
+    detail = f"{platform.python_implementation()} {platform.python_version()} in {sys.prefix}"
+    return judge(sys.version_info >= OLDEST_PYTHON, "python", detail, "install Python 3.11 or newer")
+
+
+def _platform() -> Finding:
+    libc = " ".join(platform.libc_ver()) or "another libc (musl?)"
+    detail = f"{platform.system()} {platform.machine()}, {libc.strip()}"
+    good = platform.machine() in MACHINES
+    return judge(good, "platform", detail, "x86-64 and arm64 are tested; others may work", otherwise=Level.WARN)
+
+
+def _user() -> Finding:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        return warn(
+            "user",
+            f"uid {os.getuid()} has no passwd row",
+            "the embedded PostgreSQL needs one: add it, or use DATABASE_URL",
+        )
+    if os.getuid() == 0:
+        return ok("user", f"{name}: the embedded PostgreSQL runs as postgres or nobody; a broker needs no root")
+    return ok("user", name)
+
+
+def constraints_file() -> Path | None:
+    """constraints.txt beside the package (a checkout, the image), or None in a plain installation."""
+    path = Path(__file__).parents[3] / "constraints.txt"
+    return path if path.is_file() else None
+
+
+def _packages() -> Finding:
+    path = constraints_file()
+    if path is None:
+        return ok("packages", "no constraints.txt here to compare with")
+    pins = {match[1]: match[2] for line in path.read_text().splitlines() if (match := _PIN.match(line))}
+    other: list[str] = []
+    for name, pin in pins.items():
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an extra that is not installed
+        if found != pin:
+            other.append(f"{name} {found} (pinned {pin})")
+    if other:
+        return warn("packages", ", ".join(other), "pip install -c constraints.txt -e '.[embedded]'")
+    return ok("packages", "all as in constraints.txt")
+
+
+def _port(settings: Settings) -> Finding:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as exc:
+            detail = f"{settings.host}:{settings.port}: {exc.strerror}"
+            if exc.errno == errno.EADDRINUSE:
+                return warn("port", detail, "fine if that is this broker; else choose another WAYSTATION_PORT")
+            return fail("port", detail, "choose another WAYSTATION_HOST or WAYSTATION_PORT")
+    return ok("port", f"{settings.host}:{settings.port} is free")
+
+
+def _open_files(settings: Settings) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.max_streams + settings.pool_size + FILES_BESIDE_STREAMS
+    detail = f"limit {soft} (hard {hard}), {needed} needed for {settings.max_streams} streams"
+    remedy = f"ulimit -n {needed}, or a smaller WAYSTATION_MAX_STREAMS"
+    return judge(soft == resource.RLIM_INFINITY or soft >= needed, "open files", detail, remedy, otherwise=Level.WARN)

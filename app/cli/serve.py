@@ -1,0 +1,79 @@
+"""``waystation serve`` and ``waystation migrate``: the broker's own process, and its schema."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from app.cli.environment import check_schema, choose_database, load_settings, migrate_schema, open_database
+from app.cli.errors import FAILED, CliError
+from app.cli.identity import make_dev_secret
+from app.cli.output import note
+from app.cli.stopping import stopped_by_sigterm
+from app.settings import Settings
+
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded PostgreSQL in .waystation (one machine).")]
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Listen here; default WAYSTATION_HOST or 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Default WAYSTATION_PORT or 8080; 0 = any free one.")
+    ] = None,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema to head first.")] = False,
+    embedded: Embedded = False,
+    dev: Annotated[
+        bool,
+        typer.Option(
+            "--dev",
+            help="For a first try: dev tokens with a secret kept in .waystation, --migrate, and --embedded "
+            "when there is no DATABASE_URL.",
+        ),
+    ] = False,
+) -> None:
+    """Run one replica of the broker until SIGTERM or Ctrl-C.
+
+    It refuses a schema it does not fit and says which command helps.
+    """
+    auth = {"auth_mode": "dev", "dev_secret": make_dev_secret()} if dev else {}
+    settings = load_settings(host=host, port=port, **auth)
+    source = choose_database(settings, embedded=embedded or (dev and not settings.database_url))
+
+    async def run() -> int:
+        async with open_database(source, settings) as ready:
+            if migrate or dev:
+                await migrate_schema(ready)
+            if problem := await check_schema(ready):
+                raise CliError(problem)
+            return await _serve(ready)
+
+    raise typer.Exit(asyncio.run(stopped_by_sigterm(run())))
+
+
+def migrate(
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 when the schema is not at head.")
+    ] = False,
+    embedded: Embedded = False,
+) -> None:
+    """Bring the schema to head, or look whether it is there. Safe beside a running broker and beside itself."""
+    settings = load_settings()
+    source = choose_database(settings, embedded=embedded)
+
+    async def run() -> int:
+        async with open_database(source, settings) as ready:
+            if not check:
+                await migrate_schema(ready)
+            if problem := await check_schema(ready):
+                note(problem)
+                return FAILED
+            note("the schema is at head")
+            return 0
+
+    raise typer.Exit(asyncio.run(stopped_by_sigterm(run())))
+
+
+async def _serve(settings: Settings) -> int:
+    from app import main  # the whole application: only this command needs it
+
+    return await main.serve(settings)
