@@ -47,8 +47,8 @@ def parse(model: type[_M], value: object, *, at: str = "", error: type[Waystatio
         raise _invalid(failure, at, error) from None
 
 
-def parse_query(model: type[_M], parameters: Sequence[tuple[str, str]], *, extra: dict[str, str] | None = None) -> _M:
-    """Query parameters as an instance of ``model``; ``extra`` are fields from the path, and they win.
+def parse_query(model: type[_M], parameters: Sequence[tuple[str, str]], *, path: dict[str, str] | None = None) -> _M:
+    """Query parameters as an instance of ``model``; ``path`` are fields from the path, and they win.
 
     Numbers and enums are read from their text, booleans are ``true`` or ``false``. Raises InvalidParams as ``parse``
     does, also for a parameter that is given twice.
@@ -59,7 +59,7 @@ def parse_query(model: type[_M], parameters: Sequence[tuple[str, str]], *, extra
             raise InvalidParams(f"{name}: must be given only once", violations=[(name, "must be given only once")])
         value[name] = text
     try:
-        return model.model_validate({**value, **(extra or {})}, context=QUERY)
+        return model.model_validate({**value, **(path or {})}, context=QUERY)
     except ValidationError as failure:
         raise _invalid(failure, "", InvalidParams) from None
 

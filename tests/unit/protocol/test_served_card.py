@@ -1,0 +1,144 @@
+"""What an author may register, and what the broker makes of it."""
+
+import copy
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2
+from google.protobuf import json_format
+
+from app.errors import InvalidArgument
+from app.protocol.card import Interface, etag, http_interfaces, served_card, validate_registered_card
+from app.protocol.events import RESUME_EXTENSION
+from app.protocol.models import AgentCard, dump, parse
+
+BASE = "https://broker.example/agents/stock"
+
+
+def a_card(**fields: Any) -> dict[str, Any]:
+    skill = {"id": "lookup", "name": "Lookup", "description": "Looks a SKU up", "tags": ["stock"]}
+    return {
+        "name": "Stock",
+        "description": "Knows the stock",
+        "version": "1.0.0",
+        "capabilities": {},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [skill],
+        **fields,
+    }
+
+
+def served(**fields: Any) -> dict[str, Any]:
+    return served_card(validate_registered_card(a_card(**fields)), http_interfaces(BASE))
+
+
+def test_the_doors_stand_in_the_card_the_preferred_one_first() -> None:
+    assert served()["supportedInterfaces"] == [
+        {"url": f"{BASE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": f"{BASE}/a2a", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+    ]
+
+
+def test_a_door_for_all_agents_carries_the_routing_key() -> None:
+    door = Interface("GRPC", "1.0", "broker.example:443", routing_key="stock")
+    assert served_card(a_card(), [door])["supportedInterfaces"] == [
+        {"url": "broker.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "stock"}
+    ]
+
+
+def test_the_official_types_read_the_served_card() -> None:
+    card = json_format.ParseDict(served(), a2a_pb2.AgentCard())
+    assert card.capabilities.streaming
+    assert card.capabilities.HasField("push_notifications")
+    assert not card.capabilities.push_notifications
+    assert card.security_schemes["bearer"].http_auth_security_scheme.scheme == "Bearer"
+    assert list(card.security_requirements[0].schemes) == ["bearer"]
+    assert [extension.uri for extension in card.capabilities.extensions] == [RESUME_EXTENSION]
+    assert parse(AgentCard, served()).supported_interfaces[0].url == f"{BASE}/rpc"
+
+
+def test_streaming_is_on_unless_the_author_turned_it_off() -> None:
+    assert served()["capabilities"]["streaming"] is True
+    assert served(capabilities={"streaming": True})["capabilities"]["streaming"] is True
+    assert served(capabilities={"streaming": False})["capabilities"]["streaming"] is False
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "shown"),
+    [(None, False, False), (True, False, False), (None, True, True), (False, True, False)],
+)
+def test_push_needs_the_broker_and_the_author(wanted: bool | None, offered: bool, shown: bool) -> None:
+    card = validate_registered_card(a_card(capabilities={"pushNotifications": wanted}))
+    assert served_card(card, (), push=offered)["capabilities"]["pushNotifications"] is shown
+
+
+def test_the_resume_extension_is_declared_once_beside_the_authors() -> None:
+    theirs = [{"uri": "https://example.com/ext"}, {"uri": RESUME_EXTENSION, "required": True}]
+    extensions = served(capabilities={"extensions": theirs})["capabilities"]["extensions"]
+    assert [extension["uri"] for extension in extensions] == ["https://example.com/ext", RESUME_EXTENSION]
+    assert extensions[1]["required"] is False
+
+
+def test_the_authors_security_is_kept() -> None:
+    schemes = {"oidc": {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://idp.example"}}}
+    card = served(securitySchemes=schemes, securityRequirements=[{"schemes": {"oidc": {"list": ["a"]}}}])
+    assert card["securitySchemes"] == schemes
+    assert card["securityRequirements"] == [{"schemes": {"oidc": {"list": ["a"]}}}]
+
+
+def test_a_signature_of_another_card_is_not_served() -> None:
+    assert "signatures" not in served(signatures=[{"protected": "e30", "signature": "c2ln"}])
+
+
+def test_the_registered_card_is_not_changed() -> None:
+    card = validate_registered_card(a_card(capabilities={"extensions": [{"uri": "https://example.com/ext"}]}))
+    before = copy.deepcopy(card)
+    served_card(card, http_interfaces(BASE))["capabilities"]["extensions"].clear()
+    assert card == before
+    assert served_card(card, ())["capabilities"]["extensions"]
+
+
+def test_a_card_is_stored_without_interfaces_and_unknown_fields() -> None:
+    stored = validate_registered_card(a_card(supportedInterfaces=[{"url": "x"}], url="https://old", default_x=1))
+    assert stored == a_card()
+
+
+def test_empty_required_lists_are_kept() -> None:
+    card = a_card(skills=[], defaultInputModes=[], defaultOutputModes=[])
+    assert validate_registered_card(card) == card
+
+
+def test_violations_name_the_place_in_the_body() -> None:
+    card = a_card(name="", skills=[{"id": "x"}], securitySchemes={"b": {"type": "http", "scheme": "bearer"}})
+    del card["version"]
+    with pytest.raises(InvalidArgument) as refused:
+        validate_registered_card(card)
+    assert dict(refused.value.violations) == {
+        "card.name": "must not be empty",
+        "card.version": "is required",
+        "card.skills[0].name": "is required",
+        "card.skills[0].description": "is required",
+        "card.skills[0].tags": "is required",
+        "card.securitySchemes.b": "must have exactly one of apiKeySecurityScheme, httpAuthSecurityScheme, "
+        "oauth2SecurityScheme, openIdConnectSecurityScheme, mtlsSecurityScheme",
+    }
+
+
+@pytest.mark.parametrize("card", [None, "x", [], 5])
+def test_a_card_is_an_object(card: object) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        validate_registered_card(card)
+    assert [path for path, _ in refused.value.violations] == ["card"]
+
+
+def test_equal_bytes_have_equal_strong_etags() -> None:
+    assert etag(b"{}") == etag(b"{}") != etag(b"{ }")
+    assert etag(b"{}")[0] == etag(b"{}")[-1] == '"'
+
+
+def test_dumping_a_parsed_card_gives_the_stored_card() -> None:
+    card = served()
+    del card["capabilities"]["extensions"][0]["required"]
+    card["securityRequirements"][0]["schemes"]["bearer"].clear()
+    assert dump(parse(AgentCard, card)) == card
