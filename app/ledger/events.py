@@ -1,0 +1,45 @@
+"""Reading the log. Called by subscribers, replays and pages; a reader never holds a connection while it waits."""
+
+from typing import LiteralString
+from uuid import UUID
+
+from app.ledger.pool import Database, Record
+from app.ledger.rows import Event, EventPage
+from app.protocol.states import TaskState
+
+READ: LiteralString = "SELECT * FROM events_read($1, $2, $3, $4)"
+INCARNATION: LiteralString = "SELECT incarnation FROM meta"
+
+
+async def read(db: Database, tenant: str, task_id: UUID, after: int, limit: int) -> EventPage | None:
+    """Up to ``limit`` events with seq > ``after``, in order, and the log's bounds at the same moment; None for no such
+    task. Raises Unavailable."""
+    rows = await db.fetch(READ, tenant, task_id, after, limit)
+    if not rows:
+        return None
+    head = rows[0]
+    return EventPage(
+        events=[_event(row) for row in rows if row["seq"] is not None],
+        last_seq=head["task_last_seq"],
+        min_seq=1,  # nothing is dropped before retention exists
+        terminal_seq=head["task_terminal_seq"],
+        state=TaskState(head["task_state"]),
+    )
+
+
+def _event(row: Record) -> Event:
+    return Event(
+        seq=row["seq"],
+        kind=row["kind"],
+        turn=row["turn_no"],
+        attempt=row["attempt"],
+        actor_kind=row["actor_kind"],
+        actor_id=row["actor_id"],
+        at=row["at"],
+        body=row["body"],
+    )
+
+
+async def incarnation(db: Database) -> int:
+    """Which life of this database it is: a restored backup has a new one, so old cursors are told apart."""
+    return int((await db.call(INCARNATION))["incarnation"])

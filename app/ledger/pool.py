@@ -1,0 +1,188 @@
+"""The pool: how the rest of the ledger talks to PostgreSQL, and where the driver's errors become ours.
+
+Row level security is the second line of tenant isolation: the pool runs as ``waystation_app`` (when its login may), and
+every transaction sees only the tenants it has named. Hot operations are one SQL function call that names its tenant;
+everything else goes through ``Database.tenant``.
+"""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import LiteralString, Self
+
+import asyncpg
+
+from app.errors import Unavailable
+
+APP_ROLE = "waystation_app"
+ACQUIRE_SECONDS = 2.0
+COMMAND_SECONDS = 5.0
+RETRIES = 5
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+_RETRYABLE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.QueryCanceledError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.CheckViolationError,  # "no partition of relation events": made ahead by maintenance, told as an outage
+    OSError,
+    TimeoutError,
+)
+
+Record = asyncpg.Record
+
+
+class SqlRefusalError(Exception):
+    """A ledger function refused its input and rolled back (SQLSTATE class WS). ``code`` is the state, ``detail`` its
+    DETAIL text."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+
+
+def unavailable() -> Unavailable:
+    """The answer while PostgreSQL is away or an outcome is unknown; jittered so that clients do not return at once."""
+    return Unavailable(retry_after=random.uniform(1, 5))  # noqa: S311 - jitter, not a secret
+
+
+class Connection:
+    """A pooled connection inside one transaction that sees the named tenants only."""
+
+    def __init__(self, raw: "asyncpg.pool.PoolConnectionProxy[Record]") -> None:
+        self._raw = raw
+
+    async def fetch(self, sql: LiteralString, *args: object) -> list[Record]:
+        return await self._raw.fetch(sql, *args)
+
+    async def fetchrow(self, sql: LiteralString, *args: object) -> Record | None:
+        return await self._raw.fetchrow(sql, *args)
+
+    async def execute(self, sql: LiteralString, *args: object) -> None:
+        await self._raw.execute(sql, *args)
+
+
+class Database:
+    """A pool of connections to the ledger. All methods raise Unavailable while PostgreSQL is away."""
+
+    def __init__(self, pool: "asyncpg.Pool[Record]", dsn: str) -> None:
+        self._pool = pool
+        self.dsn = dsn
+        self.wait_seconds = 0.0
+        self.waits = 0
+
+    @classmethod
+    async def connect(cls, dsn: str, *, size: int = 16) -> Self:
+        """Open the pool (lazily: it is usable while PostgreSQL starts, and answers Unavailable until it has).
+
+        ``size`` is the greatest number of connections.
+        """
+        server_settings = {
+            "application_name": "waystation",
+            "jit": "off",
+            "plan_cache_mode": "force_generic_plan",  # prunes the partitions of events by task id (measured: 5-9 x)
+        }
+        if await _may_use_app_role(dsn):
+            server_settings["role"] = APP_ROLE  # as a startup parameter it survives RESET ALL and DISCARD ALL
+        pool = asyncpg.create_pool(
+            dsn,
+            min_size=0,
+            max_size=size,
+            command_timeout=COMMAND_SECONDS,
+            timeout=ACQUIRE_SECONDS,
+            server_settings=server_settings,
+            max_inactive_connection_lifetime=60,
+        )
+        await pool
+        return cls(pool, dsn)
+
+    async def close(self) -> None:
+        try:
+            await asyncio.wait_for(self._pool.close(), COMMAND_SECONDS)
+        except TimeoutError:
+            self._pool.terminate()
+
+    async def ping(self) -> float:
+        """Seconds of one round trip."""
+        start = time.monotonic()
+        await self.fetch("SELECT 1")
+        return time.monotonic() - start
+
+    async def fetch(self, sql: LiteralString, *args: object) -> list[Record]:
+        """Run one statement as a transaction of its own; retried when the server chose it as a deadlock's victim."""
+        for left in reversed(range(RETRIES)):
+            async with self._connection() as connection:
+                try:
+                    return await connection.fetch(sql, *args)
+                except _RETRYABLE as error:
+                    if not left:
+                        raise unavailable() from error
+            await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
+
+    async def fetchrow(self, sql: LiteralString, *args: object) -> Record | None:
+        rows = await self.fetch(sql, *args)
+        return rows[0] if rows else None
+
+    async def call(self, sql: LiteralString, *args: object) -> Record:
+        """A function that always answers one row."""
+        return (await self.fetch(sql, *args))[0]
+
+    @asynccontextmanager
+    async def tenant(self, *tenants: str) -> AsyncGenerator[Connection]:
+        """A transaction that sees these tenants. Plans are made for its own parameters (lists want that)."""
+        if not all(_TENANT.fullmatch(tenant) for tenant in tenants):
+            raise ValueError("not a tenant")
+        begin = f"BEGIN; SET LOCAL app.tenants = ',{','.join(tenants)},'; SET LOCAL plan_cache_mode = auto"
+        async with self._connection() as connection:
+            await connection.execute(begin)
+            try:
+                yield Connection(connection)
+            except BaseException:
+                if not connection.is_closed():
+                    await connection.execute("ROLLBACK")
+                raise
+            await connection.execute("COMMIT")
+
+    @asynccontextmanager
+    async def _connection(self) -> "AsyncGenerator[asyncpg.pool.PoolConnectionProxy[Record]]":
+        start = time.monotonic()
+        try:
+            async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
+                self.wait_seconds += time.monotonic() - start
+                self.waits += 1
+                yield connection
+        except _RETRYABLE as error:
+            raise unavailable() from error
+        except asyncpg.PostgresError as error:
+            code = str(error.sqlstate or "")
+            if code.startswith("WS"):
+                raise SqlRefusalError(code, str(error.detail or "")) from None
+            if isinstance(error, _AWAY):
+                raise unavailable() from error
+            raise
+        except _AWAY as error:
+            raise unavailable() from error
+
+
+async def _may_use_app_role(dsn: str) -> bool:
+    """Whether the login is a member of the application role (superusers are). Waits for nothing: a database that is
+    away now is asked again by the pool."""
+    sql = "SELECT coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = $1), false)"
+    try:
+        connection = await asyncpg.connect(dsn, timeout=ACQUIRE_SECONDS)
+    except (*_AWAY, asyncpg.PostgresError):
+        return True
+    try:
+        return bool(await connection.fetchval(sql, APP_ROLE))
+    finally:
+        await connection.close()

@@ -1,0 +1,135 @@
+-- Leases: claim, heartbeat, and what is due. Claims and the reaper serve all tenants of an agent: queue and lanes hold no
+-- content and admit 'app.dispatch'; what was picked is then written with exactly its tenants visible.
+
+-- Leases up to p_limit ready tasks of an agent. Lane by lane in the order of virtual time (the least served first), each
+-- lane's rows by priority and age; SKIP LOCKED throughout, so claimers never wait for each other. Lanes are FETCHed one at
+-- a time: a FOR loop reads ahead and would lock lanes that it does not use.
+CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text)
+RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
+  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_at timestamptz := date_trunc('milliseconds', clock_timestamp());
+  v_lanes refcursor; l record; q record; v_floor double precision; v_taken int;
+  v_tenants text[] := '{}'; v_tasks uuid[] := '{}';
+BEGIN
+  PERFORM set_config('app.dispatch', 'on', true);
+  -- a lane that was idle starts level with the least served one that is at work, or it would crowd out all others
+  SELECT min(s.vtime) INTO v_floor FROM lanes s WHERE s.agent_id = p_agent AND s.running > 0;
+  OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
+    AND (s.max_running IS NULL OR s.running < s.max_running) ORDER BY s.vtime FOR NO KEY UPDATE SKIP LOCKED;
+  LOOP
+    FETCH v_lanes INTO l;
+    EXIT WHEN NOT FOUND OR cardinality(v_tasks) >= p_limit;
+    v_taken := 0;
+    FOR q IN SELECT s.tenant_id, s.task_id FROM queue s
+              WHERE s.agent_id = p_agent AND s.tenant_id = l.tenant_id AND s.fair_key = l.fair_key AND s.worker IS NULL
+                AND s.run_at <= v_at
+              ORDER BY s.priority DESC, s.run_at, s.task_id
+              LIMIT least(p_limit - cardinality(v_tasks), l.max_running - l.running) FOR UPDATE SKIP LOCKED LOOP
+      v_tenants := v_tenants || q.tenant_id; v_tasks := v_tasks || q.task_id; v_taken := v_taken + 1;
+    END LOOP;
+    IF v_taken > 0 THEN
+      UPDATE lanes s SET running = s.running + v_taken, vtime = greatest(s.vtime, v_floor) + v_taken / s.weight
+       WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
+    END IF;
+  END LOOP;
+  CLOSE v_lanes;
+  PERFORM set_config('app.dispatch', 'off', true);
+  PERFORM set_config('app.tenants', coalesce((SELECT ',' || string_agg(DISTINCT x, ',') || ',' FROM unnest(v_tenants) x), ''), true);
+  FOR q IN SELECT x.tenant, x.task FROM unnest(v_tenants, v_tasks) x(tenant, task) ORDER BY x.tenant COLLATE "C", x.task LOOP
+    RETURN QUERY SELECT * FROM lease_start(q.tenant, q.task, v_at, p_worker, p_seconds, p_claim);
+  END LOOP;
+END $$;
+
+-- One claimed row becomes a lease: fence + 1 on queue row and task, WORKING in the log, the turn running.
+CREATE OR REPLACE FUNCTION lease_start(p_tenant text, p_task uuid, p_at timestamptz, p_worker text, p_seconds real, p_claim text)
+RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
+  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE q queue; t tasks; v_first boolean;
+BEGIN
+  UPDATE queue s SET worker = p_worker, claim_id = p_claim, fence = s.fence + 1, claim_by = NULL,
+    lease_seconds = coalesce(p_seconds, s.lease_seconds), lease_until = p_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds))
+   WHERE s.tenant_id = p_tenant AND s.task_id = p_task RETURNING * INTO q;
+  SELECT * INTO t FROM tasks s WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.fence = q.fence - 1
+     AND NOT is_terminal(s.state) FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'queue and task disagree: %', p_task USING ERRCODE = 'XX001';
+  END IF;
+  v_first := t.attempt = 0;
+  t := task_advance_locked(t, 2::smallint, 1 + v_first::int, p_at, 'claim', NULL, t.attempt + 1, NULL);
+  IF v_first THEN
+    UPDATE turns s SET state = 'running' WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.turn_no = t.turn_no;
+    PERFORM event_add(t, t.last_seq - 1, 'turn.started', p_at, 'broker', '', '{}');
+  END IF;
+  PERFORM event_add(t, t.last_seq, 'status', p_at, 'worker', p_worker, status_body(t, 2::smallint, p_at, NULL,
+    broker_metadata(jsonb_build_object('turn', t.turn_no, 'attempt', t.attempt))));
+  RETURN QUERY SELECT p_tenant, p_task, t.agent_id, t.context_id, t.fence, t.attempt, t.turn_no, t.priority, q.queued_at,
+    q.lease_until, q.deadline, t.last_seq, turn_message(p_tenant, p_task, t.turn_no);
+END $$;
+
+CREATE OR REPLACE FUNCTION turn_message(p_tenant text, p_task uuid, p_turn int) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE v_seq bigint; v_body text;
+BEGIN
+  SELECT message_seq INTO v_seq FROM turns WHERE tenant_id = p_tenant AND task_id = p_task AND turn_no = p_turn;
+  SELECT body INTO v_body FROM events WHERE tenant_id = p_tenant AND task_id = p_task AND seq = v_seq;
+  RETURN v_body;
+END $$;
+
+-- The leases that a claimId has made and that still live: the answer to a claim whose answer was lost.
+CREATE OR REPLACE FUNCTION lease_held(p_agent text, p_worker text, p_claim text)
+RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
+  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE q queue;
+BEGIN
+  PERFORM set_config('app.dispatch', 'on', true);
+  FOR q IN SELECT s.* FROM queue s WHERE s.agent_id = p_agent AND s.claim_id = p_claim AND s.worker = p_worker LOOP
+    PERFORM set_config('app.tenants', ',' || q.tenant_id || ',', true);
+    RETURN QUERY SELECT t.tenant_id, t.task_id, t.agent_id, t.context_id, t.fence, t.attempt, t.turn_no, t.priority,
+      q.queued_at, q.lease_until, q.deadline, t.last_seq, turn_message(t.tenant_id, t.task_id, t.turn_no)
+     FROM tasks t WHERE t.tenant_id = q.tenant_id AND t.task_id = q.task_id AND t.fence = q.fence;
+  END LOOP;
+END $$;
+
+-- Extends leases; the arrays are parallel and sorted by (tenant, task), so that two batches lock in one order.
+-- A lease whose clock has passed but that nobody has reaped yet lives on.
+CREATE OR REPLACE FUNCTION lease_heartbeat(p_tenants text[], p_tasks uuid[], p_fences int[], p_seconds real)
+RETURNS TABLE (ok boolean, expires_at timestamptz, signal text, state smallint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE v_at timestamptz;
+BEGIN
+  FOR i IN 1..cardinality(p_tasks) LOOP
+    v_at := ledger_enter(p_tenants[i]);
+    state := NULL;
+    UPDATE queue s SET lease_until = v_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds))
+     WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i] AND s.fence = p_fences[i] AND s.worker IS NOT NULL
+    RETURNING s.lease_until, s.signal INTO expires_at, signal;
+    ok := FOUND;
+    IF NOT ok THEN
+      expires_at := NULL; signal := NULL;
+      SELECT s.state INTO state FROM tasks s WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i];
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- What the reaper has to end, by the database's clock. The ORDER BY makes the planner read the small partial indexes.
+CREATE OR REPLACE FUNCTION lease_due(p_limit int) RETURNS TABLE (tenant_id text, task_id uuid, fence int, kind text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE v_at timestamptz := clock_timestamp();
+BEGIN
+  PERFORM set_config('app.dispatch', 'on', true);
+  RETURN QUERY SELECT s.tenant_id, s.task_id, s.fence, CASE WHEN s.signal_until <= v_at THEN s.signal ELSE 'expired' END
+    FROM queue s WHERE s.worker IS NOT NULL AND (s.lease_until < v_at OR s.signal_until <= v_at)
+    ORDER BY s.tenant_id, s.task_id LIMIT p_limit;
+  RETURN QUERY SELECT s.tenant_id, s.task_id, s.fence, CASE WHEN s.claim_by <= v_at THEN 'queue_timeout' ELSE 'deadline' END
+    FROM queue s WHERE (s.deadline IS NOT NULL OR s.claim_by IS NOT NULL)
+      AND (s.claim_by <= v_at OR s.deadline <= v_at AND s.signal IS NULL)
+    ORDER BY s.tenant_id, s.task_id LIMIT p_limit;
+END $$;

@@ -1,0 +1,124 @@
+"""Reading tasks: one, a page, or just the row. A task's content is the fold of its events; a snapshot keeps it cheap."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
+
+from app.ledger.pool import Database, Record
+from app.ledger.rows import JsonObject, LoadedTask, TaskHead, TaskPage, Turn
+from app.protocol import fold
+from app.protocol.states import TaskState
+from app.protocol.strict_json import dumps, loads_trusted
+
+SNAPSHOT_EVERY = 64
+"""A reader that folds more events than this keeps the result, so that the next one need not."""
+TOTAL_BOUND = 10_000
+"""ListTasks counts exactly up to here."""
+
+READ: LiteralString = "SELECT * FROM task_read($1, $2)"
+HEAD: LiteralString = "SELECT * FROM task_head($1, $2)"
+TURN: LiteralString = "SELECT * FROM turn_read($1, $2, $3)"
+TURNS: LiteralString = """
+SELECT turn_no, state FROM turns WHERE tenant_id = $1 AND task_id = $2 ORDER BY turn_no"""
+KEEP: LiteralString = "SELECT snapshot_keep($1, $2, $3, $4)"
+LIST: LiteralString = """
+SELECT task_id FROM tasks
+ WHERE tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::text IS NULL OR context_id = $3)
+   AND ($4::smallint IS NULL OR state = $4) AND ($5::timestamptz IS NULL OR status_at >= $5)
+   AND ($6::timestamptz IS NULL OR status_at <= $6 AND (status_at < $6 OR task_id > $7))
+ ORDER BY status_at DESC, task_id LIMIT $8"""
+COUNT: LiteralString = """
+SELECT count(*) AS total FROM (SELECT 1 FROM tasks
+ WHERE tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::text IS NULL OR context_id = $3)
+   AND ($4::smallint IS NULL OR state = $4) AND ($5::timestamptz IS NULL OR status_at >= $5) LIMIT $6) counted"""
+
+
+async def head(db: Database, tenant: str, task_id: UUID) -> TaskHead | None:
+    """The task's row and its place in the queue; None for an unknown or a foreign id. Raises Unavailable."""
+    row = await db.fetchrow(HEAD, tenant, task_id)
+    return None if row is None else _head(tenant, task_id, row)
+
+
+async def load(db: Database, tenant: str, task_id: UUID) -> LoadedTask | None:
+    """The task as of one point of the log: ``task`` is the fold of events 1..``head.last_seq``. Raises Unavailable."""
+    row = await db.fetchrow(READ, tenant, task_id)
+    if row is None:
+        return None
+    loaded = _fold(tenant, task_id, row)
+    if row["kinds"] is not None and len(row["kinds"]) > SNAPSHOT_EVERY:
+        await db.call(KEEP, tenant, task_id, loaded.head.last_seq, dumps(loaded.task))
+    return loaded
+
+
+def _fold(tenant: str, task_id: UUID, row: Record) -> LoadedTask:
+    task: JsonObject | None = None if row["snapshot"] is None else loads_trusted(row["snapshot"])
+    kinds: Sequence[str] = row["kinds"] or ()
+    for kind, body in zip(kinds, row["bodies"] or (), strict=True):
+        task = fold.apply(task, kind, loads_trusted(body))
+    assert task is not None, "a task has at least its first event"
+    return LoadedTask(_head(tenant, task_id, row), task)
+
+
+def _head(tenant: str, task_id: UUID, row: Record) -> TaskHead:
+    return TaskHead(
+        tenant=tenant,
+        task_id=task_id,
+        agent_id=row["agent_id"],
+        context_id=row["context_id"],
+        state=TaskState(row["state"]),
+        fence=row["fence"],
+        attempt=row["attempt"],
+        turn=row["turn_no"],
+        turns_queued=row["turns_queued"],
+        last_seq=row["last_seq"],
+        terminal_seq=row["terminal_seq"],
+        status_at=row["status_at"],
+        created_at=row["created_at"],
+        created_by=row["created_by"],
+        worker_id=row["worker"],
+        lease_until=row["lease_until"],
+        run_at=row["run_at"],
+        priority=row["priority"],
+    )
+
+
+async def turn(db: Database, tenant: str, task_id: UUID, turn_no: int) -> Turn | None:
+    """One turn's state now. Raises Unavailable."""
+    row = await db.fetchrow(TURN, tenant, task_id, turn_no)
+    return None if row is None else Turn(row["turn_no"], row["state"])
+
+
+async def turns(db: Database, tenant: str, task_id: UUID) -> list[Turn]:
+    """All turns of a task in order; empty for an unknown task. Raises Unavailable."""
+    async with db.tenant(tenant) as connection:
+        return [Turn(row["turn_no"], row["state"]) for row in await connection.fetch(TURNS, tenant, task_id)]
+
+
+async def list_tasks(
+    db: Database,
+    tenant: str,
+    *,
+    agent_id: str | None = None,
+    context_id: str | None = None,
+    state: TaskState | None = None,
+    after: datetime | None = None,
+    cursor: tuple[datetime, UUID] | None = None,
+    limit: int = 50,
+) -> TaskPage:
+    """A page by (status time descending, id). ``after`` is inclusive; ``cursor`` is the last task of the page before.
+
+    ``total`` counts all that the filters admit, exactly up to ``TOTAL_BOUND``. Raises Unavailable.
+    """
+    filters = (tenant, agent_id, context_id, state, after)
+    async with db.tenant(tenant) as connection:
+        rows = await connection.fetch(LIST, *filters, *(cursor or (None, None)), limit + 1)
+        counted = await connection.fetchrow(COUNT, *filters, TOTAL_BOUND + 1)
+    total = int(counted["total"]) if counted else 0
+    loaded = [await load(db, tenant, row["task_id"]) for row in rows[:limit]]
+    return TaskPage(
+        tasks=[task for task in loaded if task is not None],
+        total=min(total, TOTAL_BOUND),
+        total_capped=total > TOTAL_BOUND,
+        more=len(rows) > limit,
+    )
