@@ -1,11 +1,14 @@
 # The developers' commands. Users need none of them: see ./waystation.
-.PHONY: check test format demo clean
+.PHONY: check test bench format demo clean
 
 check: ## formatting, lint, types, layers, migrations, file lengths
 	./waystation test tests/checks
 
 test: ## everything that CI runs
 	./waystation test
+
+bench: ## compare with the official SDK's server; tests/bench/README.md
+	.venv/bin/python -m tests.bench.lifecycles
 
 format:
 	.venv/bin/ruff format .
