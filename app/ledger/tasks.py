@@ -1,4 +1,4 @@
-"""Reading tasks: one, a page, or just the row. A task's content is the fold of its events; a snapshot keeps it cheap."""
+"""Reading tasks: one, a page, or just the row. Content is the fold of the events; a snapshot keeps that cheap."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,7 @@
 """The writers of a task's course: messages, worker events, cancels, and the other ends of a lease.
 
 Each function is one transaction, made by one SQL function (``app/ledger/sql``); the state itself is written in one
-place, ``task_advance``, whose WHERE carries the prior state and the fence. Called by operations, execution, maintenance.
+place, ``task_advance``, whose WHERE carries the prior state and the fence. Operations, execution and maintenance call.
 """
 
 from collections.abc import Sequence
@@ -34,6 +34,8 @@ APPEND: LiteralString = "SELECT * FROM task_append($1, $2, $3, $4, $5, $6, $7, $
 CANCEL: LiteralString = "SELECT * FROM task_cancel($1, $2, $3)"
 RETURN: LiteralString = "SELECT * FROM lease_return($1, $2, $3, $4, $5, $6)"
 END_DUE: LiteralString = "SELECT * FROM lease_end_due($1, $2, $3, $4)"
+FAIL_DELETED: LiteralString = "SELECT task_fail_deleted($1, $2) AS outcome"
+FORGET: LiteralString = "SELECT task_forget($1, $2, $3) AS count"
 
 _REFUSED_EVENTS = {
     "WS010": ArtifactUnknown,
@@ -249,3 +251,14 @@ async def end_due(db: Database, due: Due) -> LeaseEnded | None:
     """End what ``leases.due`` named, judged again under the locks; None: due no longer. Raises Unavailable."""
     row = await db.call(END_DUE, due.tenant, due.task_id, due.fence, due.kind)
     return LeaseEnded(TaskState(row["state"]), row["last_seq"]) if row["outcome"] == "applied" else None
+
+
+async def fail_deleted(db: Database, *, tenant: str, task_id: UUID) -> bool:
+    """Fail a live task whose agent was deleted, with that reason; False when it is terminal already. Raises Unavailable."""
+    return (await db.call(FAIL_DELETED, tenant, task_id))["outcome"] == "applied"
+
+
+async def forget(db: Database, *, tenant: str, older_seconds: float, limit: int) -> int:
+    """Cancel up to ``limit`` of a tenant's tasks that have waited for input longer than this; how many. Raises
+    Unavailable."""
+    return int((await db.call(FORGET, tenant, older_seconds, limit))["count"])

@@ -205,7 +205,7 @@ END $$;
 """
 
 # A transaction sees the tenants that it has named, and none when it has named none. queue and lanes hold no content:
-# the claim and the reaper, which serve all tenants, also see them under app.dispatch. No policy raises: that would tell.
+# the claim and the reaper, which serve all tenants, see them under app.dispatch too. No policy raises: it would tell.
 POLICIES = """
 DO $$
 DECLARE
