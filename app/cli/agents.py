@@ -128,7 +128,8 @@ def _call(
 ) -> JsonObject:
     async def call() -> JsonObject:
         async with Broker(url, client_token(token, tenant)) as broker:
-            return await broker.call(method, f"/v1/agents/{segment(agent)}", body=body, params=params, retry=True)
+            path = f"/v1/agents/{segment(agent)}"
+            return await broker.call(method, path, body=body, params=params, retry=method != "DELETE")
 
     return asyncio.run(call())
 

@@ -60,14 +60,15 @@ class Broker:
         retry: bool = False,
     ) -> JsonObject:
         """The JSON of a successful answer ({} for an empty one). With ``retry`` the call may be repeated as it is
-        (same ids), and it is, when the broker cannot be reached or answers 503."""
+        (same ids), and it is, when the broker goes away in the middle of it or answers 503."""
         for attempt in range(RETRIES + 1):
             try:
                 response = await self._client.request(
                     method, path, json=body, params=dict(params or {}), headers=dict(headers or {})
                 )
             except httpx.TransportError as exc:
-                if not retry or attempt == RETRIES or isinstance(exc, httpx.UnsupportedProtocol):
+                nobody_there = attempt == 0 and isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout)
+                if not retry or attempt == RETRIES or nobody_there:
                     raise self.unreachable(exc) from exc
                 await asyncio.sleep(min(2**attempt * 0.2, 3))
                 continue

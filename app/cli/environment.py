@@ -17,7 +17,6 @@ from app.cli.errors import CliError, usage
 from app.cli.identity import state_dir
 from app.cli.stopping import finish
 from app.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from app.ledger import migrations
 from app.settings import Settings
 
 EMBEDDED_DIRECTORY = "postgres"
@@ -88,6 +87,8 @@ def direct_url(settings: Settings) -> str:
 
 async def check_schema(settings: Settings) -> str | None:
     """What is wrong with the schema, None at head. Raises CliError when the database cannot be reached."""
+    from app.ledger import migrations  # Alembic takes half a second to import: only these commands wait for it
+
     try:
         return await migrations.check(direct_url(settings))
     except Exception as exc:
@@ -96,6 +97,8 @@ async def check_schema(settings: Settings) -> str | None:
 
 async def migrate_schema(settings: Settings) -> None:
     """Bring the schema to head. Raises CliError when that fails."""
+    from app.ledger import migrations
+
     try:
         await migrations.migrate(direct_url(settings))
     except Exception as exc:
