@@ -7,7 +7,7 @@ tenant's, and a lease of it still gets its true answer. Called by ``operations.a
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import cast
+from typing import LiteralString, cast
 from uuid import UUID
 
 from app.ledger.pool import Database, Record
@@ -17,39 +17,39 @@ from app.protocol import strict_json
 TENANTS_PER_PAGE = 100
 TASKS_PER_PAGE = 500
 
-SQL_GET = """
+GET: LiteralString = """
 SELECT agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted
   FROM agents WHERE agent_id = $1"""
 
-SQL_INSERT = """
+INSERT: LiteralString = """
 INSERT INTO agents (agent_id, tenant_id, config, shared_with, revision, created_at, updated_at)
 VALUES ($2, $1, $3, $4, 1, date_trunc('milliseconds', clock_timestamp()), date_trunc('milliseconds', clock_timestamp()))
 ON CONFLICT (agent_id) DO NOTHING
 RETURNING agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted"""
 
-SQL_REPLACE = """
+REPLACE: LiteralString = """
 UPDATE agents SET config = $3, shared_with = $4, revision = revision + 1, deleted_at = NULL,
        updated_at = date_trunc('milliseconds', clock_timestamp())
  WHERE tenant_id = $1 AND agent_id = $2 AND revision = $5
 RETURNING agent_id, tenant_id, config, shared_with, revision, updated_at, deleted_at IS NOT NULL AS deleted"""
 
-SQL_DELETE = """
+DELETE: LiteralString = """
 UPDATE agents SET deleted_at = date_trunc('milliseconds', clock_timestamp()), revision = revision + 1
  WHERE tenant_id = $1 AND agent_id = $2 AND deleted_at IS NULL
 RETURNING agent_id"""
 
-SQL_LIST = """
+LIST: LiteralString = """
 SELECT agent_id, tenant_id, config, shared_with, revision, updated_at, false AS deleted
   FROM agents
  WHERE agent_id > $2 AND deleted_at IS NULL AND (tenant_id = $1 OR shared_with && ARRAY['*', $1])
  ORDER BY agent_id LIMIT $3"""
 
-SQL_TOMBSTONES = """
+TOMBSTONES: LiteralString = """
 SELECT agent_id FROM agents WHERE deleted_at > clock_timestamp() - make_interval(secs => $1) ORDER BY agent_id"""
 
-SQL_TENANTS = "SELECT tenant_id FROM tenants WHERE tenant_id > $1 ORDER BY tenant_id LIMIT $2"
+TENANTS: LiteralString = "SELECT tenant_id FROM tenants WHERE tenant_id > $1 ORDER BY tenant_id LIMIT $2"
 
-SQL_LIVE_TASKS = """
+LIVE_TASKS: LiteralString = """
 SELECT tenant_id, task_id FROM tasks
  WHERE tenant_id = ANY($1) AND agent_id = $2 AND state IN (1, 2, 6, 8) AND (tenant_id, task_id) > ($3, $4)
  ORDER BY tenant_id, task_id LIMIT $5"""
@@ -79,7 +79,7 @@ class Deleted:
 
 async def get(db: Database, agent_id: str) -> Agent | None:
     """The agent, a tombstone (``deleted``) included; None for an id that was never registered."""
-    row = await db.fetchrow(SQL_GET, agent_id)
+    row = await db.fetchrow(GET, agent_id)
     return None if row is None else _agent(row)
 
 
@@ -100,16 +100,16 @@ async def put(
     shared = sorted(shared_with)
     while True:
         async with db.tenant(tenant) as connection:
-            row = await connection.fetchrow(SQL_GET, agent_id)
+            row = await connection.fetchrow(GET, agent_id)
             if row is not None and row["tenant_id"] != tenant:
                 return AgentTaken()
             current = None if row is None or row["deleted"] else int(row["revision"])
             if not holds(current):
                 return RevisionMismatch(current)
             if row is None:
-                row = await connection.fetchrow(SQL_INSERT, tenant, agent_id, text, shared)
+                row = await connection.fetchrow(INSERT, tenant, agent_id, text, shared)
             else:
-                row = await connection.fetchrow(SQL_REPLACE, tenant, agent_id, text, shared, row["revision"])
+                row = await connection.fetchrow(REPLACE, tenant, agent_id, text, shared, row["revision"])
         if row is not None:
             return _agent(row)
         # somebody else was faster: judge what stands there now
@@ -117,7 +117,7 @@ async def put(
 
 async def list_visible(db: Database, tenant: str, *, after: str, limit: int) -> list[Agent]:
     """The tenant's own agents and those shared with it, by id, after the id ``after``."""
-    return [_agent(row) for row in await db.fetch(SQL_LIST, tenant, after, limit)]
+    return [_agent(row) for row in await db.fetch(LIST, tenant, after, limit)]
 
 
 async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> Deleted | LiveTasks | None:
@@ -127,7 +127,7 @@ async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> De
     maintenance fails what is found then.
     """
     async with db.tenant(tenant) as connection:
-        row = await connection.fetchrow(SQL_GET, agent_id)
+        row = await connection.fetchrow(GET, agent_id)
         if row is None or row["tenant_id"] != tenant or row["deleted"]:
             return None
     if not force:
@@ -135,7 +135,7 @@ async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> De
             async for _ in pages:
                 return LiveTasks()
     async with db.tenant(tenant) as connection:
-        deleted = await connection.fetchrow(SQL_DELETE, tenant, agent_id)
+        deleted = await connection.fetchrow(DELETE, tenant, agent_id)
     return None if deleted is None else Deleted()
 
 
@@ -146,7 +146,7 @@ async def live_tasks(db: Database, agent_id: str) -> AsyncGenerator[list[tuple[s
         seen = ("", UUID(int=0))
         while True:
             async with db.tenant(*tenants) as connection:
-                rows = await connection.fetch(SQL_LIVE_TASKS, tenants, agent_id, *seen, TASKS_PER_PAGE)
+                rows = await connection.fetch(LIVE_TASKS, tenants, agent_id, *seen, TASKS_PER_PAGE)
             if not rows:
                 break
             page = [(str(row["tenant_id"]), cast("UUID", row["task_id"])) for row in rows]
@@ -157,11 +157,11 @@ async def live_tasks(db: Database, agent_id: str) -> AsyncGenerator[list[tuple[s
 
 async def tombstones(db: Database, younger_than: float) -> list[str]:
     """The agents deleted within the last ``younger_than`` seconds."""
-    return [str(row["agent_id"]) for row in await db.fetch(SQL_TOMBSTONES, younger_than)]
+    return [str(row["agent_id"]) for row in await db.fetch(TOMBSTONES, younger_than)]
 
 
 async def _tenants(db: Database, after: str) -> list[str]:
-    return [str(row["tenant_id"]) for row in await db.fetch(SQL_TENANTS, after, TENANTS_PER_PAGE)]
+    return [str(row["tenant_id"]) for row in await db.fetch(TENANTS, after, TENANTS_PER_PAGE)]
 
 
 def _agent(row: Record) -> Agent:

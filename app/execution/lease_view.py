@@ -1,0 +1,101 @@
+"""A lease as workers see it: the leaseId, the task, and the message that started this turn (native-api.md, Workers)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Literal, cast
+from uuid import UUID
+
+from app.auth.handles import Handles
+from app.errors import NotFound
+from app.ledger import tasks
+from app.ledger.inputs import LeaseKey
+from app.ledger.pool import Database
+from app.ledger.rows import Claimed
+from app.protocol import strict_json
+from app.protocol.models import format_timestamp
+
+LEASE_KIND: Final = "lease"
+LIGHT_MESSAGES: Final = 20
+READS_AT_ONCE: Final = 4
+
+TaskView = Literal["light", "full"]
+JsonObject = dict[str, Any]
+
+
+class HeldLease:
+    """What a leaseId says: which lease of which agent's task, held by which worker."""
+
+    __slots__ = ("agent_id", "context_id", "key", "worker_id")
+
+    def __init__(self, key: LeaseKey, agent_id: str, context_id: str, worker_id: str) -> None:
+        self.key = key
+        self.agent_id = agent_id
+        self.context_id = context_id
+        self.worker_id = worker_id
+
+
+def seal_lease(handles: Handles, claimed: Claimed, worker_id: str) -> str:
+    """The leaseId: opaque, URL-safe, signed, and it carries the fence."""
+    return handles.seal(
+        LEASE_KIND,
+        [claimed.tenant, str(claimed.task_id), claimed.agent_id, claimed.context_id, claimed.fence, worker_id],
+    )
+
+
+def open_lease(handles: Handles, lease_id: str) -> HeldLease:
+    """What was sealed. Raises NotFound for anything else."""
+    payload = handles.open(LEASE_KIND, lease_id)
+    if payload is None:
+        raise NotFound
+    tenant, task_id, agent_id, context_id, fence, worker_id = cast("tuple[str, str, str, str, int, str]", payload)
+    return HeldLease(LeaseKey(tenant, UUID(task_id), fence), agent_id, context_id, worker_id)
+
+
+async def describe(
+    db: Database, handles: Handles, claimed: Sequence[Claimed], *, worker_id: str, view: TaskView
+) -> list[JsonObject]:
+    """The leases as JSON objects, in order. Raises Unavailable."""
+    reads = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def one(lease: Claimed) -> JsonObject:
+        async with reads:
+            loaded = await tasks.load(db, lease.tenant, lease.task_id)
+        task: JsonObject = {} if loaded is None else loaded.task
+        return _lease(lease, seal_lease(handles, lease, worker_id), _viewed(task, view))
+
+    return list(await asyncio.gather(*(one(lease) for lease in claimed)))
+
+
+def _lease(lease: Claimed, lease_id: str, task: JsonObject) -> JsonObject:
+    body = cast("JsonObject", strict_json.loads_trusted(lease.message_body))
+    message = body["message"] if "message" in body else body["task"]["history"][0]
+    shown: JsonObject = {
+        "leaseId": lease_id,
+        "taskId": str(lease.task_id),
+        "tenant": lease.tenant,
+        "contextId": lease.context_id,
+        "fence": lease.fence,
+        "attempt": lease.attempt,
+        "turn": lease.turn,
+        "priority": lease.priority,
+        "queuedAt": format_timestamp(lease.queued_at),
+        "expiresAt": format_timestamp(lease.expires_at),
+        "lastSeq": lease.last_seq,
+        "task": task,
+        "message": message,
+        "priorMessages": [],
+        "answers": [],
+        "effects": [],
+    }
+    if lease.deadline_at is not None:
+        shown["deadlineAt"] = format_timestamp(lease.deadline_at)
+    return shown
+
+
+def _viewed(task: JsonObject, view: TaskView) -> JsonObject:
+    if view == "full":
+        return task
+    light = {name: value for name, value in task.items() if name != "artifacts"}
+    if len(light.get("history", ())) > LIGHT_MESSAGES:
+        light["history"] = light["history"][-LIGHT_MESSAGES:]
+    return light
