@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -82,13 +83,14 @@ async def own_postgres() -> AsyncIterator[OwnPostgres]:
 def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., BrokerProcess]]:
     """``start_broker(database_url=…, NAME="value", …)``: a ready broker, by default on this test's ``database_url``.
 
-    Environment variables by their full names. Ended after the test; what it wrote is shown if the test failed.
+    Environment variables by their full names, ``program`` as BrokerProcess has it. All end after the test, and what they
+    wrote is shown if it failed.
     """
     brokers: list[BrokerProcess] = []
 
-    def start(database_url: str | None = None, **environment: str) -> BrokerProcess:
+    def start(database_url: str | None = None, **options: Any) -> BrokerProcess:
         url = database_url or request.getfixturevalue("database_url")
-        brokers.append(BrokerProcess(url, tmp_path / f"broker-{len(brokers)}.log", **environment))
+        brokers.append(BrokerProcess(url, tmp_path / f"broker-{len(brokers)}.log", **options))
         brokers[-1].start()
         return brokers[-1]
 

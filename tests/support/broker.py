@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,23 @@ from app.embedded.cluster import LAUNCHER
 from tests.support.tokens import DEV_SECRET, bearer, mint
 
 ROOT = Path(__file__).parents[2]
+PROGRAM = (sys.executable, "-m", "app")
 READY_SECONDS = 30
 STOP_SECONDS = 45
 
 
 class BrokerProcess:
-    """One gateway on ``database_url``, on a free port that it keeps over restarts."""
+    """One gateway on ``database_url``, on a free port that it keeps over restarts.
 
-    def __init__(self, database_url: str, log: Path, **environment: str) -> None:
+    ``program`` is the command line to start, by default this checkout's.
+    """
+
+    def __init__(self, database_url: str, log: Path, *, program: Sequence[str] = PROGRAM, **environment: str) -> None:
         self.database_url = database_url
         self.log = log
         self.port = free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
+        self._program = program
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +55,6 @@ class BrokerProcess:
         assert self._process is None or self._process.poll() is not None, "still alive"
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             "WAYSTATION_DATABASE_URL": self.database_url,
             "WAYSTATION_AUTH_MODE": "dev",
@@ -57,7 +62,7 @@ class BrokerProcess:
             "WAYSTATION_POOL_SIZE": "8",
         } | self._environment
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), "-", "-"]
-        serve = [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        serve = [*self._program, "serve", "--host", "127.0.0.1", "--port", str(self.port)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 launcher + serve,

@@ -1,7 +1,9 @@
 """A short hand for ledger tests: one tenant's view of a database, with the usual steps as one call each."""
 
+import asyncio
 import hashlib
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -137,9 +139,6 @@ async def open_bench(dsn: str, *, size: int = 8) -> AsyncIterator[Bench]:
 
 async def until(condition: Callable[[], Any], *, seconds: float = 10) -> Any:
     """The first true value of an async condition, asked again and again. Fails the test after ``seconds``."""
-    import asyncio
-    import time
-
     end = time.monotonic() + seconds
     while not (value := await condition()):
         assert time.monotonic() < end, "the condition never became true"
