@@ -98,10 +98,9 @@ class _Folding:
 
     def status(self, update: Json) -> None:
         status: Json = update["status"]
-        said, saying = self.task["status"].get("message"), status.get("message")
-        if said and (saying is None or said["messageId"] != saying["messageId"]):
+        if said := self.task["status"].get("message"):
             self._remember(said)
-        if saying and saying["messageId"] in self._seen:
+        if (saying := status.get("message")) and saying["messageId"] in self._seen:
             self._forget(saying["messageId"])
         self.task["status"] = status
         if metadata := update.get("metadata"):
@@ -127,7 +126,9 @@ class _Folding:
     def _forget(self, message_id: str) -> None:
         """A message said again becomes the current one, and the current one stands in status only."""
         self._seen.discard(message_id)
-        self.task["history"] = [message for message in self.task["history"] if message["messageId"] != message_id]
+        history: list[Json] = self.task["history"]
+        # From the end: what is said again was mostly said just before.
+        del history[next(at for at in reversed(range(len(history))) if history[at]["messageId"] == message_id)]
 
 
 def _extend(whole: Json, delta: Json) -> None:
