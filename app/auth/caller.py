@@ -30,7 +30,8 @@ class CallContext:
     """One call: who calls, and what its headers (or gRPC metadata) say. Made by ``transports.call_context``.
 
     ``extensions`` are the A2A extension URIs the client asked for and the broker knows; ``version`` is A2A-Version as
-    sent ("" when absent).
+    sent ("" when absent). ``last_event_id`` (header) and ``resume_after`` (query or request metadata) are cursors, as
+    they were sent.
     """
 
     caller: Caller
@@ -39,3 +40,4 @@ class CallContext:
     idempotency_key: str | None = None
     traceparent: str | None = None
     last_event_id: str | None = None
+    resume_after: str | None = None

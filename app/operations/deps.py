@@ -1,6 +1,7 @@
 """What every operation needs, made once per process by ``app.main``."""
 
 import asyncio
+import random
 from dataclasses import dataclass, field
 
 from app.auth.handles import Handles
@@ -28,3 +29,7 @@ class Operations:
         """Ask every waiting call and stream to end; they are woken at once."""
         self.drain.set()
         self.wakeups.bump_all()
+
+    def poll_after(self) -> float:
+        """How long to wait for a wake-up before reading anyway; jittered, so that readers do not march in step."""
+        return self.poll_seconds * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret

@@ -1,0 +1,47 @@
+"""The public card's rules, and GetExtendedAgentCard (A2A v1.0 §3.1.11)."""
+
+from app.auth.caller import CallContext, Caller
+from app.errors import ExtendedAgentCardNotConfigured, NotFound, Unauthenticated, UnsupportedOperation
+from app.ledger.rows import Agent, JsonObject
+from app.operations.agent_config import is_visible
+from app.operations.agent_doors import AgentDoor
+from app.operations.answers import Answer
+from app.operations.deps import Operations
+from app.protocol.models import GetExtendedAgentCardRequest
+
+
+async def agent_of_card(ops: Operations, caller: Caller | None, agent_id: str) -> Agent:
+    """The agent whose card may be shown to ``caller`` (None: no token came).
+
+    Raises Unauthenticated without a token for an unknown agent and a card that is not public alike; NotFound with a
+    token for an unknown agent and one that is not shared with its tenant alike (a2a-server.md, Agent card).
+    """
+    agent = await ops.directory.get(agent_id)
+    if agent is not None and not agent.deleted:
+        if agent.config["cardVisibility"] == "public":
+            return agent
+        if caller is not None and is_visible(agent, caller.tenant):
+            return agent
+    raise Unauthenticated if caller is None else NotFound
+
+
+async def get_extended_agent_card(
+    _ops: Operations, _ctx: CallContext, door: AgentDoor, _request: GetExtendedAgentCardRequest
+) -> Answer:
+    """Raises UnsupportedOperation when the card does not declare one; extended cards cannot be registered yet, so a
+    declared one is ExtendedAgentCardNotConfigured."""
+    if not capabilities(door.agent).get("extendedAgentCard", False):
+        raise UnsupportedOperation("The agent's card does not declare an extended card")
+    raise ExtendedAgentCardNotConfigured
+
+
+def capabilities(agent: Agent) -> JsonObject:
+    """What the agent's author declared."""
+    declared: JsonObject = agent.config["card"].get("capabilities", {})
+    return declared
+
+
+def require_streaming(agent: Agent) -> None:
+    """Raise UnsupportedOperation when the author turned streaming off (A2A v1.0 §3.3.4)."""
+    if not capabilities(agent).get("streaming", True):
+        raise UnsupportedOperation("This agent does not stream")

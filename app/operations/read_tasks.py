@@ -1,0 +1,103 @@
+"""The native reader's tasks: all of the caller's tenant, whichever agent's (native-api.md, Readers)."""
+
+from datetime import datetime
+
+from app.auth.caller import Caller
+from app.errors import NotFound
+from app.ledger import events, tasks
+from app.ledger.rows import JsonObject, LoadedTask, TaskHead
+from app.operations.answers import parse_task_id, queue_place
+from app.operations.deps import Operations
+from app.operations.list_tasks import filter_key, open_cursor, seal_cursor
+from app.protocol.fold import view
+from app.protocol.models import format_timestamp
+from app.protocol.states import TaskState
+
+
+async def read_task(ops: Operations, caller: Caller, task_id: str) -> JsonObject:
+    """One task with everything the broker knows of it. Raises NotFound, Unavailable."""
+    loaded = await _load(ops, caller, task_id)
+    head = loaded.head
+    page = await events.read(ops.db, caller.tenant, head.task_id, head.last_seq, 1)
+    return {
+        "task": loaded.task,
+        **_summary(head),
+        "minSeq": page.min_seq if page else 1,
+        "lease": _lease(head),
+        "queue": await queue_place(ops, head),
+        "pendingActions": [],
+        "effects": {},
+    }
+
+
+async def read_tasks(
+    ops: Operations,
+    caller: Caller,
+    *,
+    agent_id: str | None,
+    context_id: str | None,
+    state: TaskState | None,
+    after: datetime | None,
+    page_size: int,
+    page_token: str,
+) -> JsonObject:
+    """A page, the latest status first; tasks without history and artifacts. Raises InvalidParams for a bad token."""
+    filters = ["native", *filter_key(caller.tenant, agent_id, context_id, state, after)]
+    page = await tasks.list_tasks(
+        ops.db,
+        caller.tenant,
+        agent_id=agent_id,
+        context_id=context_id,
+        state=state,
+        after=after,
+        cursor=open_cursor(ops, filters, page_token),
+        limit=page_size,
+    )
+    return {
+        "tasks": [
+            {"task": view(loaded.task, history_length=0, include_artifacts=False), **_summary(loaded.head)}
+            for loaded in page.tasks
+        ],
+        "nextPageToken": seal_cursor(ops, filters, page.tasks) if page.more else "",
+    }
+
+
+async def read_turns(ops: Operations, caller: Caller, task_id: str) -> JsonObject:
+    """All turns of a task, in order. Raises NotFound, Unavailable."""
+    parsed = parse_task_id(task_id)
+    head = None if parsed is None else await tasks.head(ops.db, caller.tenant, parsed)
+    if head is None:
+        raise NotFound
+    turns = await tasks.turns(ops.db, caller.tenant, head.task_id)
+    return {
+        "turns": [{"turn": turn.turn, "state": turn.state} for turn in turns],
+        "nextPageToken": "",
+        "lastSeq": head.last_seq,
+    }
+
+
+async def _load(ops: Operations, caller: Caller, task_id: str) -> LoadedTask:
+    parsed = parse_task_id(task_id)
+    loaded = None if parsed is None else await tasks.load(ops.db, caller.tenant, parsed)
+    if loaded is None:
+        raise NotFound
+    return loaded
+
+
+def _summary(head: TaskHead) -> JsonObject:
+    return {
+        "agent": head.agent_id,
+        "state": head.state.wire,
+        "lastSeq": head.last_seq,
+        "terminalSeq": head.terminal_seq,
+        "turn": head.turn,
+        "attempt": head.attempt,
+        "fence": head.fence,
+        "createdAt": format_timestamp(head.created_at),
+    }
+
+
+def _lease(head: TaskHead) -> JsonObject | None:
+    if head.worker_id is None or head.lease_until is None:
+        return None
+    return {"workerId": head.worker_id, "expiresAt": format_timestamp(head.lease_until)}

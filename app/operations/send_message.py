@@ -1,0 +1,190 @@
+"""SendMessage (A2A v1.0 §3.1.1, §3.2.2): a message into the ledger, then the answer its sender wants to wait for.
+
+``accept`` is shared with SendStreamingMessage.
+"""
+
+import asyncio
+from typing import assert_never
+from uuid import UUID
+
+from app import metrics
+from app.auth.caller import CallContext
+from app.errors import (
+    IdempotencyConflict,
+    InvalidParams,
+    PushNotificationNotSupported,
+    TaskBusy,
+    TaskNotFound,
+    UnsupportedOperation,
+)
+from app.ledger import tasks, transitions
+from app.ledger.inputs import Keys
+from app.ledger.rows import (
+    Agent,
+    AlreadyTerminal,
+    Busy,
+    ContextMismatch,
+    IdempotencyClash,
+    JsonObject,
+    Sent,
+    TaskMissing,
+)
+from app.ledger.wakeups import queue_key, task_key
+from app.operations.agent_doors import AgentDoor
+from app.operations.answers import Answer, parse_task_id, shown
+from app.operations.deps import Operations
+from app.operations.sending_options import SendingOptions, parse_options
+from app.protocol.canonical import sha256_of
+from app.protocol.models import Message, Role, SendMessageConfiguration, SendMessageRequest, dump
+from app.protocol.states import TaskState
+from app.protocol.strict_json import dumps
+
+TRACE_METADATA = frozenset({"traceparent", "tracestate", "baggage"})
+OPEN_TURNS = frozenset({"queued", "running"})
+
+
+async def send_message(ops: Operations, ctx: CallContext, door: AgentDoor, request: SendMessageRequest) -> Answer:
+    """The Task after the sender's own turn, or at once with ``returnImmediately``.
+
+    The wait ends with the turn (terminal, interrupted, or handed on to a queued turn), after BLOCKING_WAIT_SECONDS,
+    or when the process drains; the Task as it stands then is the answer, never an error.
+    """
+    configuration = request.configuration or SendMessageConfiguration()
+    sent = await accept(ops, ctx, door, request)
+    if not configuration.return_immediately:
+        await _turn_end(ops, ctx.caller.tenant, sent)
+    loaded = await tasks.load(ops.db, ctx.caller.tenant, sent.task_id)
+    if loaded is None:
+        raise TaskNotFound
+    task = await shown(ops, loaded, history_length=configuration.history_length)
+    return Answer({"task": task}, replayed=sent.replayed)
+
+
+async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: SendMessageRequest) -> Sent:
+    """Store the message, exactly once per key; it is durable when this returns.
+
+    Raises TaskNotFound, UnsupportedOperation (terminal), TaskBusy, IdempotencyConflict, InvalidParams (another
+    contextId), PushNotificationNotSupported, NotSupported, Unavailable; nothing is stored then.
+    """
+    door.require_send()
+    if request.configuration and request.configuration.task_push_notification_config:
+        raise PushNotificationNotSupported
+    if request.message.role is not Role.USER:
+        raise InvalidParams("message.role: must be ROLE_USER", violations=[("message.role", "must be ROLE_USER")])
+    options = parse_options(request.metadata)
+    message = dump(request.message)
+    keys = _keys(ctx, door.agent, message)
+    body = dumps({key: value for key, value in message.items() if key not in ("taskId", "contextId")})
+    with metrics.timed(metrics.SUBMIT_SECONDS):
+        if request.message.task_id:
+            sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options)
+        else:
+            sent = await _submit(ops, ctx, door.agent, request.message, body, keys, options)
+    ops.wakeups.bump(task_key(ctx.caller.tenant, sent.task_id))
+    ops.wakeups.bump(queue_key(door.agent_id))
+    return sent
+
+
+def _keys(ctx: CallContext, agent: Agent, message: JsonObject) -> Keys:
+    """The hash is over the parsed Message, so it is equal on all doors (resume-contract.md, Duplicates)."""
+    metadata: JsonObject = message.get("metadata", {})
+    if not TRACE_METADATA.isdisjoint(metadata):
+        kept = {key: value for key, value in metadata.items() if key not in TRACE_METADATA}
+        message = {key: value for key, value in message.items() if key != "metadata"}
+        message |= {"metadata": kept} if kept else {}
+    counts = agent.config["idempotency"] == "message_id"
+    return Keys(
+        message_id=message["messageId"] if counts else None,
+        header=ctx.idempotency_key,
+        request_hash=sha256_of(message),
+    )
+
+
+async def _submit(
+    ops: Operations,
+    ctx: CallContext,
+    agent: Agent,
+    message: Message,
+    body: str,
+    keys: Keys,
+    options: SendingOptions,
+) -> Sent:
+    outcome = await transitions.submit(
+        ops.db,
+        tenant=ctx.caller.tenant,
+        subject=ctx.caller.subject,
+        agent_id=agent.agent_id,
+        context_id=message.context_id or None,
+        message=body,
+        keys=keys,
+        settings=options.for_new_task(agent),
+    )
+    match outcome:
+        case Sent():
+            if not outcome.replayed:
+                metrics.count_transition(TaskState.SUBMITTED)
+            return outcome
+        case IdempotencyClash():
+            raise IdempotencyConflict
+        case _:
+            assert_never(outcome)
+
+
+async def _send(
+    ops: Operations,
+    ctx: CallContext,
+    agent_id: str,
+    message: Message,
+    body: str,
+    keys: Keys,
+    options: SendingOptions,
+) -> Sent:
+    options.refuse_on_follow_up()
+    task_id = parse_task_id(message.task_id)
+    if task_id is None:
+        raise TaskNotFound
+    outcome = await transitions.send(
+        ops.db,
+        tenant=ctx.caller.tenant,
+        subject=ctx.caller.subject,
+        agent_id=agent_id,
+        task_id=task_id,
+        context_id=message.context_id or None,
+        message=body,
+        keys=keys,
+        on_busy=options.on_busy,
+    )
+    match outcome:
+        case Sent():
+            return outcome
+        case IdempotencyClash():
+            raise IdempotencyConflict
+        case TaskMissing():
+            raise TaskNotFound
+        case ContextMismatch():
+            text = "is not the contextId of this task"
+            raise InvalidParams(f"message.contextId: {text}", violations=[("message.contextId", text)])
+        case Busy():
+            raise TaskBusy
+        case AlreadyTerminal():
+            raise UnsupportedOperation(
+                "The task is in a terminal state; send a new one with the same contextId and referenceTaskIds",
+                metadata={"state": outcome.state.wire},
+            )
+        case _:
+            assert_never(outcome)
+
+
+async def _turn_end(ops: Operations, tenant: str, sent: Sent) -> None:
+    deadline = asyncio.get_running_loop().time() + ops.blocking_wait_seconds
+    with ops.wakeups.watch(task_key(tenant, sent.task_id)) as signal:
+        while await _turn_is_open(ops, tenant, sent.task_id, sent.turn):
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0 or ops.drain.is_set():
+                return
+            await signal.wait(min(left, ops.poll_after()))
+
+
+async def _turn_is_open(ops: Operations, tenant: str, task_id: UUID, turn_no: int) -> bool:
+    turn = await tasks.turn(ops.db, tenant, task_id, turn_no)
+    return turn is not None and turn.state in OPEN_TURNS
