@@ -14,12 +14,11 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from app.cli.errors import CliError, usage
-from app.cli.identity import state_dir
+from app.cli.identity import make_dev_secret, state_dir
 from app.cli.stopping import finish
-from app.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from app.embedded import EmbeddedPostgres, EmbeddedPostgresError, running_dsn
 from app.settings import Settings
 
-EMBEDDED_DIRECTORY = "postgres"
 NO_DATABASE = (
     "set DATABASE_URL to a PostgreSQL 15-18, or give --embedded (or WAYSTATION_DATA_DIR), or look at `waystation demo`"
 )
@@ -40,6 +39,11 @@ def load_settings(**overrides: Any) -> Settings:
         raise usage(str(exc), remedy="ISSUERS is a JSON list of {issuer, audience, tenantRule, tenants}") from exc
 
 
+def dev_settings(**overrides: Any) -> Settings:
+    """The settings of ``serve --dev``: dev tokens, with the secret that this directory keeps."""
+    return load_settings(auth_mode="dev", dev_secret=make_dev_secret(), **overrides)
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseSource:
     """Where the database comes from: ``url``, or the embedded server in ``data_dir``; ``why`` names the setting."""
@@ -57,19 +61,23 @@ def choose_database(settings: Settings, *, embedded: bool = False) -> DatabaseSo
         return DatabaseSource(settings.database_url, None, "DATABASE_URL")
     if embedded or settings.data_dir:
         why = "--embedded" if embedded else "WAYSTATION_DATA_DIR"
-        return DatabaseSource(None, state_dir() / EMBEDDED_DIRECTORY, why)
+        return DatabaseSource(None, state_dir(), why)
     raise usage("no database", remedy=NO_DATABASE)
 
 
 @asynccontextmanager
-async def open_database(source: DatabaseSource, settings: Settings) -> AsyncGenerator[Settings]:
-    """``settings`` with the database's URL in it; an embedded server runs inside the context."""
+async def open_database(source: DatabaseSource, settings: Settings, *, join: bool = False) -> AsyncGenerator[Settings]:
+    """``settings`` with the database's URL in it; an embedded server runs inside the context.
+
+    ``join``: one that another process is running already will do. Raises CliError, exit code 2.
+    """
     if source.data_dir is None:
         yield settings.model_copy(update={"database_url": source.url})
         return
     postgres = EmbeddedPostgres(source.data_dir)
     try:
-        dsn = await postgres.start()
+        running = running_dsn(source.data_dir) if join else None
+        dsn = running or await postgres.start()
     except EmbeddedPostgresError as exc:
         raise usage(str(exc)) from exc
     try:

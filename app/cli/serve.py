@@ -5,9 +5,15 @@ from typing import Annotated
 
 import typer
 
-from app.cli.environment import check_schema, choose_database, load_settings, migrate_schema, open_database
+from app.cli.environment import (
+    check_schema,
+    choose_database,
+    dev_settings,
+    load_settings,
+    migrate_schema,
+    open_database,
+)
 from app.cli.errors import FAILED, CliError
-from app.cli.identity import make_dev_secret
 from app.cli.output import note
 from app.cli.stopping import stopped_by_sigterm
 from app.settings import Settings
@@ -35,8 +41,7 @@ def serve(
 
     It refuses a schema it does not fit and says which command helps.
     """
-    auth = {"auth_mode": "dev", "dev_secret": make_dev_secret()} if dev else {}
-    settings = load_settings(host=host, port=port, **auth)
+    settings = dev_settings(host=host, port=port) if dev else load_settings(host=host, port=port)
     source = choose_database(settings, embedded=embedded or (dev and not settings.database_url))
 
     async def run() -> int:
@@ -61,7 +66,7 @@ def migrate(
     source = choose_database(settings, embedded=embedded)
 
     async def run() -> int:
-        async with open_database(source, settings) as ready:
+        async with open_database(source, settings, join=True) as ready:
             if not check:
                 await migrate_schema(ready)
             if problem := await check_schema(ready):

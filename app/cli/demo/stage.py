@@ -16,7 +16,6 @@ from app.cli.agents import default_card
 from app.cli.broker import Broker
 from app.cli.demo.processes import Child
 from app.cli.environment import (
-    EMBEDDED_DIRECTORY,
     DatabaseSource,
     check_schema,
     load_settings,
@@ -140,8 +139,8 @@ def choose(settings: Settings, home: Path) -> DatabaseSource:
     if settings.database_url:
         return DatabaseSource(settings.database_url, None, "DATABASE_URL")
     if settings.data_dir:
-        return DatabaseSource(None, state_dir() / EMBEDDED_DIRECTORY, "WAYSTATION_DATA_DIR")
-    return DatabaseSource(None, home / EMBEDDED_DIRECTORY, "the demo")
+        return DatabaseSource(None, state_dir(), "WAYSTATION_DATA_DIR")
+    return DatabaseSource(None, home, "the demo")
 
 
 def free_port() -> int:

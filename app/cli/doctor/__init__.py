@@ -13,29 +13,35 @@ from app.cli.doctor.auth import check_auth
 from app.cli.doctor.database import check_database
 from app.cli.doctor.host import check_host
 from app.cli.doctor.report import Finding, Level, fail, ok, show
-from app.cli.environment import load_settings
+from app.cli.environment import dev_settings, load_settings
 from app.cli.errors import FAILED, CliError
 from app.cli.stopping import stopped_by_sigterm
 
 __all__ = ["doctor"]
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    dev: Annotated[bool, typer.Option("--dev", help="Look at what `serve --dev` uses here.")] = False,
+) -> None:
     """Check the machine, the settings and the database. Exits 1 when something fails."""
 
     async def run() -> int:
-        findings = await examine()
+        findings = await examine(dev=dev)
         show(findings, as_json=as_json)
         return FAILED if any(finding.level is Level.FAIL for finding in findings) else 0
 
     raise typer.Exit(asyncio.run(stopped_by_sigterm(run())))
 
 
-async def examine() -> list[Finding]:
+async def examine(*, dev: bool) -> list[Finding]:
     """All findings, worst or not, in the order of the checks."""
     try:
-        settings = load_settings()
+        settings = dev_settings() if dev else load_settings()
     except CliError as error:
         return [fail("settings", error.message, error.remedy or "see docs/quickstart.md")]
     findings = [ok("settings", "read from the environment"), *check_host(settings), *check_auth(settings)]
-    return [*findings, *[finding async for finding in check_database(settings)]]
+    return [
+        *findings,
+        *[finding async for finding in check_database(settings, embedded=dev and not settings.database_url)],
+    ]

@@ -19,9 +19,9 @@ CONNECTIONS_BESIDE_POOL = 4
 DISK_BYTES = 1 << 30
 
 
-async def check_database(settings: Settings) -> AsyncIterator[Finding]:
+async def check_database(settings: Settings, *, embedded: bool) -> AsyncIterator[Finding]:
     try:
-        source = choose_database(settings)
+        source = choose_database(settings, embedded=embedded)
     except CliError:
         yield fail("database", "none is configured", NO_DATABASE)
         return
@@ -30,11 +30,11 @@ async def check_database(settings: Settings) -> AsyncIterator[Finding]:
         yield _programs()
         yield _disk(source)
     try:
-        async with open_database(source, settings) as ready:
+        async with open_database(source, settings, join=True) as ready:
             async for finding in _inspect(ready):
                 yield finding
     except CliError as error:
-        yield fail("connection", error.message, "stop the process that uses it, or ask that broker's own /readyz")
+        yield fail("connection", error.message, error.remedy or "see the message")
 
 
 async def _inspect(settings: Settings) -> AsyncIterator[Finding]:
