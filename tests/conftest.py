@@ -83,7 +83,7 @@ async def own_postgres() -> AsyncIterator[OwnPostgres]:
 def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., BrokerProcess]]:
     """``start_broker(database_url=…, NAME="value", …)``: a ready broker, by default on this test's ``database_url``.
 
-    Environment variables by their full names, ``program`` as BrokerProcess has it. All end after the test, and what they
+    Environment variables by their full names, ``program`` as BrokerProcess has it. All end after the test; what they
     wrote is shown if it failed.
     """
     brokers: list[BrokerProcess] = []

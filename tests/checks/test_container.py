@@ -4,7 +4,6 @@ this test's own, and what they install is started as the image would start it.""
 import fnmatch
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,8 +15,7 @@ import pytest
 import yaml
 
 from tests.support.broker import BrokerProcess
-
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT, copy_checkout
 
 
 def stages() -> list[list[str]]:
@@ -111,10 +109,7 @@ def test_compose_broker_is_confined_and_holds_no_token_secret() -> None:
 def built(directory: Path) -> Path:
     """Carry out the build stage with ``directory`` in the place of /; the environment it installs."""
     source = directory / "source"
-    for name in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines():
-        if in_context(name):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
+    copy_checkout(source, in_context)
     target = directory / "opt" / "waystation"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WAYSTATION_", "PYTHON"))}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
