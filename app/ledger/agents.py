@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import LiteralString, cast
 from uuid import UUID
 
+from app.ledger import transitions
 from app.ledger.pool import Database, Record
 from app.ledger.rows import Agent, JsonObject
 from app.protocol import strict_json
@@ -74,7 +75,7 @@ class LiveTasks:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The agent is a tombstone now. Its live tasks, if any, have still to be failed (``live_tasks``)."""
+    """The agent is a tombstone now; what it left behind has still to be failed (``fail_live_tasks``)."""
 
 
 async def get(db: Database, agent_id: str) -> Agent | None:
@@ -153,6 +154,14 @@ async def live_tasks(db: Database, agent_id: str) -> AsyncGenerator[list[tuple[s
             yield page
             seen = page[-1]
         after = tenants[-1]
+
+
+async def fail_live_tasks(db: Database, agent_id: str) -> AsyncGenerator[tuple[str, UUID]]:
+    """Fail what a deleted agent has left behind, for the reason AGENT_DELETED; yields (tenant, task id) of each."""
+    async for page in live_tasks(db, agent_id):
+        for tenant, task_id in page:
+            if await transitions.fail_deleted(db, tenant=tenant, task_id=task_id):
+                yield tenant, task_id
 
 
 async def tombstones(db: Database, younger_than: float) -> list[str]:

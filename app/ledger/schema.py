@@ -175,6 +175,7 @@ lanes = Table(
     _key_text("fair_key"),
     Column("weight", REAL, nullable=False, server_default=text("1")),
     Column("vtime", Double, nullable=False, server_default=text("0")),
+    Column("woke", Boolean, nullable=False, server_default=text("true")),
     Column("running", Integer, nullable=False, server_default=text("0")),
     Column("max_running", Integer),
     Column("paused", Boolean, nullable=False, server_default=text("false")),

@@ -254,7 +254,7 @@ async def end_due(db: Database, due: Due) -> LeaseEnded | None:
 
 
 async def fail_deleted(db: Database, *, tenant: str, task_id: UUID) -> bool:
-    """Fail a live task whose agent was deleted, with that reason; False when it is terminal already. Raises Unavailable."""
+    """Fail a live task whose agent was deleted; False when it is terminal already. Raises Unavailable."""
     return (await db.call(FAIL_DELETED, tenant, task_id))["outcome"] == "applied"
 
 

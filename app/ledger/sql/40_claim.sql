@@ -15,10 +15,10 @@ DECLARE
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
-  -- a lane that was idle starts level with the least served one that is at work, or it would crowd out all others
-  SELECT min(s.vtime) INTO v_floor FROM lanes s WHERE s.agent_id = p_agent AND s.running > 0;
+  SELECT min(s.vtime) INTO v_floor FROM lanes s WHERE s.agent_id = p_agent AND s.running > 0 AND NOT s.woke;
   OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
-    AND (s.max_running IS NULL OR s.running < s.max_running) ORDER BY s.vtime FOR NO KEY UPDATE SKIP LOCKED;
+    AND (s.max_running IS NULL OR s.running < s.max_running) 
+    ORDER BY CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END FOR NO KEY UPDATE SKIP LOCKED;
   LOOP
     FETCH v_lanes INTO l;
     EXIT WHEN NOT FOUND OR cardinality(v_tasks) >= p_limit;
@@ -31,7 +31,8 @@ BEGIN
       v_tenants := v_tenants || q.tenant_id; v_tasks := v_tasks || q.task_id; v_taken := v_taken + 1;
     END LOOP;
     IF v_taken > 0 THEN
-      UPDATE lanes s SET running = s.running + v_taken, vtime = greatest(s.vtime, v_floor) + v_taken / s.weight
+      UPDATE lanes s SET running = s.running + v_taken, woke = false,
+        vtime = CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END + v_taken / s.weight
        WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
     END IF;
   END LOOP;

@@ -15,7 +15,7 @@ RETURNS TABLE (outcome text, seqs bigint[], duplicates int[], state smallint, la
 DECLARE
   v_at timestamptz := ledger_enter(p_tenant);
   n int := cardinality(p_kinds);
-  v_ends boolean := p_kinds[n] = 'message' OR is_terminal(p_states[n]) OR is_interrupted(p_states[n]);
+  v_ends boolean := p_kinds[n] = 'message' OR coalesce(is_terminal(p_states[n]) OR is_interrupted(p_states[n]), false);
   q queue; t tasks; u tasks; v_seq bigint; v_fresh boolean; v_body text; v_kind text; v_status boolean := false;
 BEGIN
   IF v_ends THEN  -- lanes, then queue rows, then tasks; a pure append locks the task only

@@ -1,0 +1,211 @@
+"""Leases: claim, fairness, heartbeat, expiry, retry, release, deadlines (ledger.md: Algorithm)."""
+
+import json
+from dataclasses import replace
+from uuid import UUID
+
+from app.ledger import leases, transitions
+from app.ledger.inputs import LeaseKey
+from app.ledger.rows import AlreadyTerminal, LeaseEnded, StaleLease
+from app.protocol.events import RESUME_EXTENSION
+from app.protocol.states import TaskState
+from tests.support.ledger import QUICK, Bench, chunk, key_of, status, until
+
+
+async def lapse(bench: Bench, task_id: UUID) -> None:
+    """Put a lease's end into the past, by the database's own clock."""
+    async with bench.db.tenant("a", "b") as connection:
+        await connection.execute(
+            "UPDATE queue SET lease_until = clock_timestamp() - interval '1 s' WHERE tenant_id = 'a' AND task_id = $1",
+            task_id,
+        )
+
+
+async def test_claims_come_by_priority_then_age_one_at_a_time(bench: Bench) -> None:
+    low = (await bench.submit(settings=replace(QUICK, priority=1))).task_id
+    old = (await bench.submit()).task_id
+    young = (await bench.submit()).task_id
+    high = (await bench.submit(settings=replace(QUICK, priority=9))).task_id
+    assert [(await bench.claim_one()).task_id for _ in range(4)] == [high, old, young, low]
+
+
+async def test_a_delayed_task_waits_for_its_time(bench: Bench) -> None:
+    await bench.submit(settings=replace(QUICK, delay_seconds=0.2))
+    assert await bench.claim() == []
+    assert await until(bench.claim)
+
+
+async def test_two_tenants_share_an_agent_evenly(bench: Bench) -> None:
+    other = Bench(bench.db, tenant="b")
+    for _ in range(8):
+        await bench.submit()
+    for _ in range(4):
+        await other.submit()
+    order = [(await bench.claim_one()).tenant for _ in range(8)]
+    assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:6]) == ["a", "b"]
+
+
+async def test_a_lane_that_was_idle_does_not_crowd_out_the_others(bench: Bench) -> None:
+    other = Bench(bench.db, tenant="b")
+    for _ in range(20):
+        await bench.submit()
+    for _ in range(10):
+        await bench.claim_one()
+    for _ in range(10):
+        await other.submit()
+    order = [(await bench.claim_one()).tenant for _ in range(6)]
+    assert order.count("a") >= 2, "b is not served until it has caught up ten"
+
+
+async def test_heartbeat_extends_and_tells_what_was_lost(bench: Bench) -> None:
+    await bench.submit()
+    await bench.submit()
+    first, second = await bench.claim(limit=2, seconds=5)
+    await bench.append(second, status(TaskState.COMPLETED))
+    keys = [key_of(second), LeaseKey("a", first.task_id, first.fence + 1), key_of(first)]
+    gone, wrong, beat = await leases.heartbeat(bench.db, keys, 60)
+    assert (gone.ok, gone.state) == (False, TaskState.COMPLETED)
+    assert (wrong.ok, wrong.state) == (False, TaskState.WORKING)
+    assert beat.ok
+    assert beat.expires_at is not None
+    assert (beat.expires_at - first.expires_at).total_seconds() > 50
+
+
+async def test_a_late_heartbeat_revives_a_lease_that_nobody_reaped(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    await lapse(bench, task_id)
+    (beat,) = await leases.heartbeat(bench.db, [key_of(lease)], None)
+    assert beat.ok
+    assert await bench.reap() == []
+    assert (await bench.append(lease, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
+
+
+async def test_scenario_27_the_old_worker_writes_nothing_after_expiry(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    old = await bench.claim_one()
+    await lapse(bench, task_id)
+    assert await bench.reap() == ["expired"]
+    log = await bench.log(task_id)
+    facts = json.loads(log[-1].body)["statusUpdate"]["metadata"][RESUME_EXTENSION]
+    assert facts == {"reason": "LEASE_EXPIRED", "turn": 1, "attempt": 1}
+    for event in (status(TaskState.WORKING), chunk("x"), status(TaskState.COMPLETED), status(TaskState.INPUT_REQUIRED)):
+        assert await bench.append(old, event) == StaleLease(TaskState.WORKING)
+    (beat,) = await leases.heartbeat(bench.db, [key_of(old)], None)
+    assert not beat.ok
+    assert await transitions.retry(bench.db, lease=key_of(old), error="x", delay_seconds=None) == StaleLease(
+        TaskState.WORKING
+    )
+    assert await bench.log(task_id) == log
+    new = await bench.claim_one("w2")
+    assert (new.attempt, new.turn) == (2, 1)
+    assert new.fence > old.fence
+    assert await bench.append(old, status(TaskState.COMPLETED)) == StaleLease(TaskState.WORKING)
+
+
+async def test_attempts_run_out(bench: Bench) -> None:
+    task_id = (await bench.submit(settings=replace(QUICK, max_attempts=2))).task_id
+    await transitions.retry(bench.db, lease=key_of(await bench.claim_one()), error="boom 1", delay_seconds=None)
+    last = key_of(await bench.claim_one())
+    ended = await transitions.retry(bench.db, lease=last, error="boom 2", delay_seconds=None)
+    assert isinstance(ended, LeaseEnded)
+    assert ended.state is TaskState.FAILED
+    shown = json.loads((await bench.log(task_id))[-1].body)["statusUpdate"]
+    assert shown["metadata"][RESUME_EXTENSION] == {"reason": "ATTEMPTS_EXHAUSTED", "turn": 1, "attempt": 2}
+    assert "boom 2" in shown["status"]["message"]["parts"][0]["text"]
+    again = await transitions.retry(bench.db, lease=last, error="boom 2", delay_seconds=None)
+    assert again == ended, "repeated under the same fence"
+
+
+async def test_a_crash_on_the_last_attempt_fails_the_task(bench: Bench) -> None:
+    task_id = (await bench.submit(settings=replace(QUICK, max_attempts=1))).task_id
+    await bench.claim_one()
+    await lapse(bench, task_id)
+    assert await bench.reap() == ["expired"]
+    assert await bench.state(task_id) is TaskState.FAILED
+
+
+async def test_release_is_silent_and_does_not_count(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    before = await bench.kinds(task_id)
+    released = await transitions.release(bench.db, lease=key_of(lease), delay_seconds=None)
+    assert await transitions.release(bench.db, lease=key_of(lease), delay_seconds=None) == released
+    assert await bench.kinds(task_id) == before
+    again = await bench.claim_one()
+    assert (again.attempt, again.turn) == (1, 1)
+    late = await transitions.release(bench.db, lease=key_of(lease), delay_seconds=None)
+    assert isinstance(late, LeaseEnded), "a repeat under the same fence is told the same, and ends nothing"
+    assert (await bench.append(again, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
+
+
+async def test_retry_backs_off(bench: Bench) -> None:
+    await bench.submit(settings=replace(QUICK, backoff_seconds=100, max_backoff_seconds=300))
+    await transitions.retry(bench.db, lease=key_of(await bench.claim_one()), error="x", delay_seconds=None)
+    assert await bench.claim() == [], "full jitter over 100 s is practically never under 10 ms"
+    figures = await leases.queue_figures(bench.db)
+    assert [(one.depth, one.delayed, one.running) for one in figures] == [(1, 1, 0)]
+
+
+async def test_retry_with_a_delay_of_its_own(bench: Bench) -> None:
+    await bench.submit(settings=replace(QUICK, backoff_seconds=100, max_backoff_seconds=300))
+    await transitions.retry(bench.db, lease=key_of(await bench.claim_one()), error="x", delay_seconds=0)
+    assert (await bench.claim_one()).attempt == 2
+
+
+async def test_a_claim_that_was_answered_to_nobody_is_answered_again(bench: Bench) -> None:
+    await bench.submit()
+    first = await leases.claim(bench.db, agent_id="x", worker_id="w1", limit=5, lease_seconds=None, claim_id="c1")
+    assert await leases.held(bench.db, agent_id="x", worker_id="w1", claim_id="c1") == first
+    assert await leases.held(bench.db, agent_id="x", worker_id="w2", claim_id="c1") == []
+    await bench.append(first[0], status(TaskState.COMPLETED))
+    assert await leases.held(bench.db, agent_id="x", worker_id="w1", claim_id="c1") == []
+
+
+async def test_lanes_count_what_runs(bench: Bench) -> None:
+    async def running() -> int:
+        async with bench.db.tenant("a") as connection:
+            (row,) = await connection.fetch("SELECT running FROM lanes WHERE tenant_id = 'a' AND agent_id = 'x'")
+        return int(row["running"])
+
+    ids = [(await bench.submit()).task_id for _ in range(6)]
+    held = {lease.task_id: lease for lease in await bench.claim(limit=10)}
+    assert await running() == 6
+    await bench.append(held[ids[0]], status(TaskState.COMPLETED))
+    await bench.append(held[ids[1]], status(TaskState.INPUT_REQUIRED))
+    await transitions.release(bench.db, lease=key_of(held[ids[2]]), delay_seconds=9)
+    await lapse(bench, ids[3])
+    await bench.reap()
+    await bench.send(ids[4])
+    await bench.append(held[ids[4]], status(TaskState.COMPLETED))
+    assert await running() == 1
+
+
+async def test_deadline_asks_then_fails(bench: Bench) -> None:
+    task_id = (await bench.submit(settings=replace(QUICK, deadline_seconds=0.05, cancel_grace_seconds=0.05))).task_id
+    lease = await bench.claim_one()
+    assert await until(bench.reap) == ["deadline"]
+    (beat,) = await leases.heartbeat(bench.db, [key_of(lease)], None)
+    assert beat.signal == "deadline"
+    assert await until(bench.reap) == ["deadline"]
+    log = await bench.log(task_id)
+    assert json.loads(log[-1].body)["statusUpdate"]["metadata"][RESUME_EXTENSION]["reason"] == "DEADLINE_EXCEEDED"
+    assert isinstance(await bench.append(lease, status(TaskState.COMPLETED)), AlreadyTerminal)
+
+
+async def test_queue_timeout(bench: Bench) -> None:
+    settings = replace(QUICK, queue_timeout_seconds=0.05)
+    waiting = (await bench.submit(settings=settings)).task_id
+    assert await until(bench.reap) == ["queue_timeout"]
+    assert await bench.state(waiting) is TaskState.FAILED
+    await bench.submit(settings=settings)
+    lease = await bench.claim_one()
+    assert (await bench.append(lease, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
+
+
+async def test_a_forgotten_pause_is_canceled(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
+    assert await transitions.forget(bench.db, tenant="a", older_seconds=3600, limit=10) == 0
+    assert await transitions.forget(bench.db, tenant="a", older_seconds=0, limit=10) == 1
+    assert await bench.state(task_id) is TaskState.CANCELED
