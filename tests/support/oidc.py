@@ -48,12 +48,12 @@ def ec_key(name: str, curve: type[ec.EllipticCurve] = ec.SECP256R1) -> ec.Ellipt
     return ec.generate_private_key(curve())
 
 
-def rsa_jwk(kid: str, key: rsa.RSAPrivateKey | None = None, **members: Any) -> Json:
+def rsa_jwk(kid: str, key: rsa.RSAPrivateKey | None = None, /, **members: Any) -> Json:
     numbers = (key or rsa_key(kid)).public_key().public_numbers()
     return {"kty": "RSA", "kid": kid, "n": octets(numbers.n), "e": octets(numbers.e), **members}
 
 
-def ec_jwk(kid: str, key: ec.EllipticCurvePrivateKey | None = None, **members: Any) -> Json:
+def ec_jwk(kid: str, key: ec.EllipticCurvePrivateKey | None = None, /, **members: Any) -> Json:
     public = (key or ec_key(kid)).public_key()
     numbers, length = public.public_numbers(), (public.curve.key_size + 7) // 8
     curve = {256: "P-256", 384: "P-384"}[public.curve.key_size]
