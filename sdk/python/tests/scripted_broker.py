@@ -7,9 +7,10 @@ judge a client: the broker's own behaviour is tested on the real one, in tests/i
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 Json = dict[str, Any]
@@ -47,10 +48,9 @@ class Offered:
     def chunks(self) -> list[tuple[str, bool, bool]]:
         """The artifact chunks written: text, append, lastChunk."""
         updates = [event["artifactUpdate"] for event in self.events if "artifactUpdate" in event]
-        return [
-            ("".join(part["text"] for part in u["artifact"]["parts"]), u.get("append", False), u.get("lastChunk", False))
-            for u in updates
-        ]
+        texts = ["".join(part["text"] for part in update["artifact"]["parts"]) for update in updates]
+        flags = [(update.get("append", False), update.get("lastChunk", False)) for update in updates]
+        return [(text, *flag) for text, flag in zip(texts, flags, strict=True)]
 
 
 class ScriptedBroker:
@@ -68,7 +68,8 @@ class ScriptedBroker:
         number = len(self.leases) + 1
         message = {"messageId": f"m{number}", "role": "ROLE_USER", "parts": [{"text": text}]}
         task_id, turn = f"task-{number}", fields.get("turn", 1)
-        status = {"state": "TASK_STATE_WORKING"}
+        now = datetime.now(UTC)
+        status = {"state": "TASK_STATE_WORKING", "timestamp": now.isoformat()}
         lease: Json = {
             "leaseId": f"lease-{number}",
             "taskId": task_id,
@@ -77,7 +78,7 @@ class ScriptedBroker:
             "fence": number * 10,
             "attempt": 1,
             "turn": turn,
-            "leaseSeconds": seconds,
+            "expiresAt": (now + timedelta(seconds=seconds)).isoformat(),
             "task": {"id": task_id, "contextId": f"context-{number}", "status": status, "history": [message]},
             "message": message,
         } | fields
@@ -125,13 +126,14 @@ class ScriptedBroker:
                 path = head.split(" ")[1]
                 kind: Any = path.rsplit("/", 1)[1]
                 self.requests.append((kind, body))
+                await self._notify()
                 fault = self.faults[kind].pop(0) if self.faults[kind] else Fault()
                 if fault.cut == "before":
                     break
                 if fault.status is not None:
                     status, answer = fault.status, _error(fault.status, fault.reason)
                 else:
-                    status, answer = await self._carry_out(kind, path, body)
+                    status, answer = await self._while_connected(reader, self._carry_out(kind, path, body))
                 await self._notify()
                 if fault.cut == "after":
                     break
@@ -144,6 +146,19 @@ class ScriptedBroker:
             pass
         finally:
             writer.close()
+
+    async def _while_connected(self, reader: asyncio.StreamReader, work: Coroutine[Any, Any, Any]) -> Any:
+        """The work's result; it is canceled when the client has gone, as a long poll is."""
+        working, gone = asyncio.create_task(work), asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ConnectionResetError
+            return working.result()
+        finally:
+            working.cancel()
+            gone.cancel()
+            await asyncio.gather(working, gone, return_exceptions=True)
 
     async def _carry_out(self, kind: Kind, path: str, body: Json) -> tuple[int, Json]:
         if kind == "leases":

@@ -2,7 +2,8 @@
 
 What is the same: ``execute`` is called once for each message, never twice at once for one task; ``current_task`` is
 None for the first message of a task, else the Task with its history and artifacts (state WORKING, since it is being
-worked on); events published in order are stored in order; a cancel cancels the coroutine, then calls ``executor.cancel``.
+worked on); events published in order are stored in order; a cancel cancels the coroutine, then calls
+``executor.cancel``.
 
 What the broker makes different: a terminal or interrupted status (or a direct Message) ends the turn when it is stored,
 and whatever is published after it stops ``execute``. An exception means another attempt, up to the agent's

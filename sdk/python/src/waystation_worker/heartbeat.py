@@ -19,7 +19,8 @@ MAX_LEASES = 500
 """The most leases of one heartbeat (native-api.md), and so of one worker."""
 LONGEST_WAIT = 20.0
 UNKNOWN_LEASE_SECONDS = 9.0
-"""Taken for a lease's duration where neither the broker nor the worker's options name it."""
+"""Taken for a lease's duration where neither the lease nor the worker's options tell it."""
+SHORTEST_SECONDS = 0.3
 SETTLE_SECONDS = 0.1
 """A lease that ends sooner costs no heartbeat; a new one joins the poll after this."""
 SETTLE_PER_LEASE = 0.01
@@ -52,7 +53,8 @@ class Heartbeat:
             if not self._held:
                 self._grown.clear()
                 await self._grown.wait()
-            await asyncio.sleep(SETTLE_SECONDS + SETTLE_PER_LEASE * len(self._held))
+            settle = SETTLE_SECONDS + SETTLE_PER_LEASE * len(self._held)
+            await asyncio.sleep(min(settle, self._third()))
             try:
                 await self._beat()
                 refusals = 0
@@ -67,11 +69,9 @@ class Heartbeat:
         if not leases:
             return
         self._grown.clear()
-        shortest = min(held.lease.seconds or self._seconds or UNKNOWN_LEASE_SECONDS for held in leases)
+        lease_ids = [held.lease.id for held in leases]
         poll = asyncio.create_task(
-            self._broker.heartbeat(
-                [held.lease.id for held in leases], wait=min(LONGEST_WAIT, shortest / 3), seconds=self._seconds
-            )
+            self._broker.heartbeat(lease_ids, wait=min(LONGEST_WAIT, self._third()), seconds=self._seconds)
         )
         grown = asyncio.create_task(self._grown.wait())
         try:
@@ -82,6 +82,11 @@ class Heartbeat:
         if not poll.cancelled():
             for beat in poll.result():
                 self._hear(beat)
+
+    def _third(self) -> float:
+        """A third of the shortest lease, in seconds."""
+        told = (held.lease.seconds or self._seconds or UNKNOWN_LEASE_SECONDS for held in self._held.values())
+        return max(SHORTEST_SECONDS, min(told, default=UNKNOWN_LEASE_SECONDS)) / 3
 
     def _hear(self, beat: Beat) -> None:
         held = self._held.get(beat.lease_id)

@@ -1,6 +1,7 @@
 """The broker's answers as values (native-api.md, Workers). Made by the broker client, read everywhere."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from waystation_worker.content import Json
@@ -11,7 +12,7 @@ Signal: TypeAlias = Literal["cancel", "interrupt", "deadline"]
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on one turn of a task. ``seconds`` is how long it lasts without a heartbeat, when known."""
+    """The right to work on one turn of a task. ``seconds`` is how long it lasts without a heartbeat, None if untold."""
 
     id: str
     task_id: str
@@ -37,13 +38,22 @@ class Lease:
             fence=data["fence"],
             attempt=data["attempt"],
             turn=data["turn"],
-            seconds=data.get("leaseSeconds"),
+            seconds=_seconds(data),
             task=data["task"],
             message=data["message"],
             prior_messages=tuple(data.get("priorMessages") or ()),
             answers=tuple(data.get("answers") or ()),
             traceparent=data.get("traceparent"),
         )
+
+
+def _seconds(lease: Json) -> float | None:
+    """From the claim (the task's WORKING status) to the end; both are the database's times, so no clock matters."""
+    try:
+        claimed = datetime.fromisoformat(lease["task"]["status"]["timestamp"])
+        return (datetime.fromisoformat(lease["expiresAt"]) - claimed).total_seconds()
+    except (KeyError, ValueError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,19 @@ def load(
     worker = Worker(url, token, concurrency=concurrency or 8)
     if inspect.isclass(target):
         target = target()
-    if inspect.iscoroutinefunction(target):
+    if _is_async_callable(target):
         worker.agent(agent)(target)
     elif hasattr(target, "execute") and hasattr(target, "cancel"):
         worker.add_executor(agent, target)
     else:
         raise ValueError(f"{target!r} is not a Worker, an AgentExecutor or an async function")
     return worker
+
+
+def _is_async_callable(target: Any) -> bool:
+    return inspect.iscoroutinefunction(target) or (
+        callable(target) and inspect.iscoroutinefunction(type(target).__call__)
+    )
 
 
 def _named(name: str) -> Any:
