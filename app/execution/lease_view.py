@@ -11,7 +11,7 @@ from app.ledger import tasks
 from app.ledger.inputs import LeaseKey
 from app.ledger.pool import Database
 from app.ledger.rows import Claimed
-from app.protocol import strict_json
+from app.protocol import fold, strict_json
 from app.protocol.models import format_timestamp
 
 LEASE_KIND: Final = "lease"
@@ -61,7 +61,11 @@ async def describe(
         async with reads:
             loaded = await tasks.load(db, lease.tenant, lease.task_id)
         task: JsonObject = {} if loaded is None else loaded.task
-        return _lease(lease, seal_lease(handles, lease, worker_id), _viewed(task, view))
+        return _lease(
+            lease,
+            seal_lease(handles, lease, worker_id),
+            task if view == "full" else fold.view(task, history_length=LIGHT_MESSAGES, include_artifacts=False),
+        )
 
     return list(await asyncio.gather(*(one(lease) for lease in claimed)))
 
@@ -90,12 +94,3 @@ def _lease(lease: Claimed, lease_id: str, task: JsonObject) -> JsonObject:
     if lease.deadline_at is not None:
         shown["deadlineAt"] = format_timestamp(lease.deadline_at)
     return shown
-
-
-def _viewed(task: JsonObject, view: TaskView) -> JsonObject:
-    if view == "full":
-        return task
-    light = {name: value for name, value in task.items() if name != "artifacts"}
-    if len(light.get("history", ())) > LIGHT_MESSAGES:
-        light["history"] = light["history"][-LIGHT_MESSAGES:]
-    return light

@@ -7,10 +7,13 @@ meanwhile are released, the attempt not counted (native-api.md, Workers).
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from app import metrics
+from app.auth.handles import Handles
 from app.errors import Unavailable
 from app.execution.claim_loop import ClaimLoop, Poller, Want
+from app.execution.lease_view import JsonObject, TaskView, describe
 from app.ledger import leases, transitions
 from app.ledger.inputs import LeaseKey
 from app.ledger.pool import Database
@@ -22,29 +25,49 @@ log = logging.getLogger("waystation.leasing")
 STOP_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Leases, and how the worker sees them. Whoever cannot hand ``shown`` over gives the leases back."""
+
+    claimed: Sequence[Claimed] = ()
+    shown: list[JsonObject] = field(default_factory=list[JsonObject])
+
+
 class Leasing:
     """One per process. ``poll_seconds`` is how often a queue is looked at without a wake-up."""
 
-    def __init__(self, db: Database, wakeups: Wakeups, *, poll_seconds: float) -> None:
+    def __init__(self, db: Database, wakeups: Wakeups, handles: Handles, *, poll_seconds: float) -> None:
         self._db = db
         self._wakeups = wakeups
+        self._handles = handles
         self._poll_seconds = poll_seconds
         self._loops: dict[str, ClaimLoop] = {}
         self._releases: set[asyncio.Task[None]] = set()
         self._draining = False
 
-    async def lease(self, agent_id: str, want: Want, *, wait_seconds: float) -> list[Claimed]:
+    async def lease(self, agent_id: str, want: Want, *, wait_seconds: float, view: TaskView) -> Granted:
         """At most ``want.limit`` leases, as soon as there is one; none after ``wait_seconds`` or while draining.
 
         A repeat of a ``claim_id`` answers the leases of the first call that still live. Raises Unavailable while
         PostgreSQL is away.
         """
-        if want.claim_id is not None:
-            held = await leases.held(self._db, agent_id=agent_id, worker_id=want.worker_id, claim_id=want.claim_id)
-            if held:
-                return held
-        if self._draining:
+        claimed = await self._held(agent_id, want)
+        if not claimed and not self._draining:
+            claimed = await self._wait(agent_id, want, wait_seconds)
+        try:
+            return Granted(
+                claimed, await describe(self._db, self._handles, claimed, worker_id=want.worker_id, view=view)
+            )
+        except BaseException:
+            self.give_back(claimed)
+            raise
+
+    async def _held(self, agent_id: str, want: Want) -> list[Claimed]:
+        if want.claim_id is None:
             return []
+        return await leases.held(self._db, agent_id=agent_id, worker_id=want.worker_id, claim_id=want.claim_id)
+
+    async def _wait(self, agent_id: str, want: Want, wait_seconds: float) -> list[Claimed]:
         poller = Poller(want)
         self._loop_of(agent_id).add(poller, wait_seconds)
         metrics.POLLERS_WAITING.inc()

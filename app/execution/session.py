@@ -59,13 +59,12 @@ class Sessions:
         await self.agent(caller, held.agent_id)
         return held
 
-    async def append(self, caller: Caller, lease_id: str, events: object) -> JsonObject:
+    async def append(self, held: HeldLease, events: object) -> JsonObject:
         """Write a batch of events, all or nothing.
 
         Raises LeaseLost or TaskTerminal when the lease has ended, and the errors of ``parse_events`` and
         ``transitions.append``.
         """
-        held = await self.open(caller, lease_id)
         batch = parse_events(events, task_id=held.key.task_id, context_id=held.context_id)
         outcome = await transitions.append(self._db, lease=held.key, worker_id=held.worker_id, events=batch)
         match outcome:
@@ -86,15 +85,13 @@ class Sessions:
             case _:
                 assert_never(outcome)
 
-    async def retry(self, caller: Caller, lease_id: str, *, error: str, delay_seconds: float | None) -> JsonObject:
+    async def retry(self, held: HeldLease, *, error: str, delay_seconds: float | None) -> JsonObject:
         """Give a failed attempt back: queued again, or FAILED when the attempts are used up."""
-        held = await self.open(caller, lease_id)
         outcome = await transitions.retry(self._db, lease=held.key, error=error, delay_seconds=delay_seconds)
         return self._ended(held, outcome)
 
-    async def release(self, caller: Caller, lease_id: str, *, delay_seconds: float | None) -> JsonObject:
+    async def release(self, held: HeldLease, *, delay_seconds: float | None) -> JsonObject:
         """Give a lease back, the attempt not counted."""
-        held = await self.open(caller, lease_id)
         return self._ended(held, await transitions.release(self._db, lease=held.key, delay_seconds=delay_seconds))
 
     async def heartbeat(
