@@ -1,5 +1,6 @@
 """Leases: the right of one worker to write one task. Called by the claim loops, the worker routes and the reaper."""
 
+import math
 from collections.abc import Sequence
 from typing import LiteralString
 
@@ -11,7 +12,7 @@ from app.protocol.states import TaskState
 CLAIM: LiteralString = "SELECT * FROM lease_claim($1, $2, $3, $4, $5)"
 HELD: LiteralString = "SELECT * FROM lease_held($1, $2, $3)"
 HEARTBEAT: LiteralString = "SELECT * FROM lease_heartbeat($1, $2, $3, $4)"
-DUE: LiteralString = "SELECT * FROM lease_due($1)"
+DUE: LiteralString = "SELECT * FROM lease_due($1, $2)"
 QUEUE_FIGURES: LiteralString = "SELECT * FROM queue_figures()"
 
 
@@ -73,9 +74,13 @@ def _beat(row: Record) -> HeartbeatResult:
     return HeartbeatResult(row["ok"], row["expires_at"], row["signal"], None if state is None else TaskState(state))
 
 
-async def due(db: Database, limit: int) -> list[Due]:
-    """Leases, cancel graces, deadlines and queue time-outs that have passed; to be ended by ``transitions.end_due``."""
-    rows = await db.fetch(DUE, limit)
+async def due(db: Database, limit: int, healthy_seconds: float = math.inf) -> list[Due]:
+    """Leases, cancel graces, deadlines and queue time-outs that have passed; to be ended by ``transitions.end_due``.
+
+    ``healthy_seconds`` is for how long PostgreSQL has been reachable: no lease that is longer has expired. PostgreSQL's
+    own start is seen by itself. Raises Unavailable.
+    """
+    rows = await db.fetch(DUE, limit, healthy_seconds)
     return [Due(row["tenant_id"], row["task_id"], row["fence"], row["kind"]) for row in rows]
 
 

@@ -120,14 +120,19 @@ BEGIN
 END $$;
 
 -- What the reaper has to end, by the database's clock. The ORDER BY makes the planner read the small partial indexes.
-CREATE OR REPLACE FUNCTION lease_due(p_limit int) RETURNS TABLE (tenant_id text, task_id uuid, fence int, kind text)
+-- p_healthy: for how many seconds the asker has had this database without a break. While the database was away workers
+-- could not heartbeat, so a lease expires only when it could be kept for its whole length (ledger.md, Fence).
+CREATE OR REPLACE FUNCTION lease_due(p_limit int, p_healthy double precision) RETURNS TABLE (tenant_id text, task_id uuid, fence int, kind text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE v_at timestamptz := clock_timestamp();
+DECLARE
+  v_at timestamptz := clock_timestamp();
+  v_healthy double precision := least(p_healthy, extract(epoch FROM v_at - pg_postmaster_start_time()));
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
   RETURN QUERY SELECT s.tenant_id, s.task_id, s.fence, CASE WHEN s.signal_until <= v_at THEN s.signal ELSE 'expired' END
-    FROM queue s WHERE s.worker IS NOT NULL AND (s.lease_until < v_at OR s.signal_until <= v_at)
+    FROM queue s WHERE s.worker IS NOT NULL
+      AND (s.lease_until < v_at AND s.lease_seconds <= v_healthy OR s.signal_until <= v_at)
     ORDER BY s.tenant_id, s.task_id LIMIT p_limit;
   RETURN QUERY SELECT s.tenant_id, s.task_id, s.fence, CASE WHEN s.claim_by <= v_at THEN 'queue_timeout' ELSE 'deadline' END
     FROM queue s WHERE (s.deadline IS NOT NULL OR s.claim_by IS NOT NULL)
