@@ -18,7 +18,7 @@ BEGIN
   SELECT min(s.vtime) INTO v_floor FROM lanes s WHERE s.agent_id = p_agent AND s.running > 0 AND NOT s.woke;
   OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
     AND (s.max_running IS NULL OR s.running < s.max_running) 
-    ORDER BY CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END FOR NO KEY UPDATE SKIP LOCKED;
+    ORDER BY CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END, s.woke DESC FOR NO KEY UPDATE SKIP LOCKED;
   LOOP
     FETCH v_lanes INTO l;
     EXIT WHEN NOT FOUND OR cardinality(v_tasks) >= p_limit;
