@@ -313,6 +313,22 @@ async def test_a_failing_broker_does_not_end_the_worker(broker: ScriptedBroker, 
     assert not broker.faults["leases"]
 
 
+async def test_a_broker_about_to_stop_is_not_stormed(broker: ScriptedBroker, handling: Handling) -> None:
+    """It answers every claim at once, with nothing."""
+
+    async def nothing(_body: dict) -> tuple[int, dict]:
+        return 200, {"leases": []}
+
+    async def handler(_ctx: Context) -> None:
+        pass
+
+    broker._claim = nothing  # type: ignore[method-assign]
+    began = time.monotonic()
+    async with handling(handler):
+        await broker.until(lambda: time.monotonic() - began > 1 and broker.count("leases") > 0)
+    assert broker.count("leases") < 40
+
+
 async def test_a_server_that_is_no_broker_is_named() -> None:
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from http import HTTPStatus
 from uuid import uuid4
 
 from waystation_worker.agent import Agent
@@ -39,25 +41,28 @@ class Claims:
 
         Raises BrokerRefused: the token is not accepted, or the agent is not this worker's.
         """
-        failures = 0
+        in_vain = 0
         while True:
             free = await self._free_places()
             claim_id = uuid4().hex
+            began = time.monotonic()
             try:
                 leases = await self._claim(claim_id, free, WAIT_SECONDS)
-                failures = 0
             except asyncio.CancelledError:
                 await self._give_back(claim_id, free)
                 raise
             except BrokerRefused as refused:
-                if refused.status < 500:
+                if refused.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     raise
-                failures += 1
                 logger.error("the broker fails: %s", refused)
-                await asyncio.sleep(full_jitter(failures))
-                continue
+                leases = []
             for lease in leases:
                 self._start(lease)
+            if leases or time.monotonic() - began > WAIT_SECONDS / 2:
+                in_vain = 0
+            else:  # a broker that is about to stop answers at once, with nothing
+                in_vain += 1
+                await asyncio.sleep(full_jitter(in_vain))
 
     async def _free_places(self) -> int:
         while (free := self._agent.concurrency - len(self.working)) <= 0:
