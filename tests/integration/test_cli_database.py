@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from app.embedded import EmbeddedPostgres
 from app.ledger.probe import DatabaseFacts, probe
 from app.settings import Settings
 from tests.support.broker import free_port
-from tests.support.cli import environment, waystation
+from tests.support.cli import environment, open_directory, waystation
 from tests.support.tokens import DEV_SECRET
 
 DEV = {"WAYSTATION_AUTH_MODE": "dev", "WAYSTATION_DEV_SECRET": DEV_SECRET}
@@ -100,15 +101,20 @@ def test_doctor_names_a_wrong_setting(tmp_path: Path) -> None:
     assert seen["settings"]["level"] == "fail"
 
 
-async def test_doctor_and_migrate_look_at_an_embedded_server_that_is_in_use(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    server = EmbeddedPostgres(tmp_path / ".waystation")
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with open_directory() as directory:
+        yield directory
+
+
+async def test_doctor_and_migrate_look_at_an_embedded_server_that_is_in_use(place: Path) -> None:
+    server = EmbeddedPostgres(place / ".waystation")
     await server.start()
     try:
         env = environment()
-        migrated = await asyncio.to_thread(waystation, "migrate", "--embedded", env=env, cwd=tmp_path)
+        migrated = await asyncio.to_thread(waystation, "migrate", "--embedded", env=env, cwd=place)
         assert migrated.returncode == 0, migrated.stderr
-        seen = findings(await asyncio.to_thread(waystation, "doctor", "--dev", "--json", env=env, cwd=tmp_path))
+        seen = findings(await asyncio.to_thread(waystation, "doctor", "--dev", "--json", env=env, cwd=place))
     finally:
         await server.stop()
     assert seen["schema"]["level"] == "ok"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,14 @@ def waystation(
         [sys.executable, "-m", "app", *arguments],
         env=dict(env), cwd=cwd, input=stdin, capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A temporary directory that everybody may enter: as root, the embedded PostgreSQL runs as another user."""
+    with tempfile.TemporaryDirectory(prefix="waystation-cli-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 class Background:
