@@ -1,21 +1,18 @@
 """Fixtures of the SDK's own tests: a scripted broker, and workers that end with the test."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from scripted_broker import ScriptedBroker, scripted_broker
+from scripted_broker import Handling, ScriptedBroker, Serving, scripted_broker
 from waystation_worker import Handler, Worker
-
-Serving = Callable[[Worker], AbstractAsyncContextManager[asyncio.Event]]
-Handling = Callable[..., AbstractAsyncContextManager[asyncio.Event]]
 
 
 @pytest_asyncio.fixture
-async def broker() -> AsyncIterator[ScriptedBroker]:
+async def broker() -> AsyncGenerator[ScriptedBroker]:
     async with scripted_broker() as broker:
         yield broker
 
@@ -25,7 +22,7 @@ def serving() -> Serving:
     """``async with serving(worker) as stop``: the worker works inside the block and is stopped at its end."""
 
     @asynccontextmanager
-    async def serve(worker: Worker) -> AsyncIterator[asyncio.Event]:
+    async def serve(worker: Worker) -> AsyncGenerator[asyncio.Event]:
         stop = asyncio.Event()
         service = asyncio.create_task(worker.serve(stop))
         try:

@@ -7,21 +7,29 @@ judge a client: the broker's own behaviour is tested on the real one, in tests/i
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from waystation_worker import Worker
+
 Json = dict[str, Any]
+Serving = Callable[[Worker], AbstractAsyncContextManager[asyncio.Event]]
+"""What the fixture ``serving`` is: a worker that works inside the block; the event stops it sooner."""
+Handling = Callable[..., AbstractAsyncContextManager[asyncio.Event]]
+"""The same for one handler."""
 Kind = Literal["leases", "heartbeat", "events", "retry", "release"]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one request: ``cut`` before it is carried out, after it, or in the middle of its answer."""
+    """What happens to one request: ``cut`` before it is carried out, after it, or in the middle of its answer;
+    ``hang``: there is no answer until the client has gone."""
 
     cut: Literal["before", "after", "middle"] | None = None
+    hang: bool = False
     status: int | None = None
     retry_after: float | None = None
     reason: str = "UNAVAILABLE"
@@ -62,6 +70,8 @@ class ScriptedBroker:
         self.faults: dict[Kind, list[Fault]] = defaultdict(list)
         self.requests: list[tuple[Kind, Json]] = []
         self.refuse_event: Callable[[Json], str | None] = lambda _event: None
+        self.draining = False
+        """Claims are answered at once, with nothing."""
         self._changed = asyncio.Condition()
 
     def offer(self, text: str = "hello", *, seconds: float = 30, **fields: Any) -> Offered:
@@ -130,6 +140,8 @@ class ScriptedBroker:
                 fault = self.faults[kind].pop(0) if self.faults[kind] else Fault()
                 if fault.cut == "before":
                     break
+                if fault.hang:
+                    await self._while_connected(reader, asyncio.Event().wait())
                 if fault.status is not None:
                     status, answer = fault.status, _error(fault.status, fault.reason)
                 else:
@@ -174,6 +186,9 @@ class ScriptedBroker:
         return 200, {}
 
     async def _claim(self, body: Json) -> tuple[int, Json]:
+        if self.draining:
+            return 200, {"leases": []}
+
         def mine() -> list[Offered]:
             return [o for o in self.leases.values() if o.claim_id == body["claimId"] and o.ended is None]
 
@@ -216,7 +231,7 @@ class ScriptedBroker:
 
 
 @asynccontextmanager
-async def scripted_broker() -> AsyncIterator[ScriptedBroker]:
+async def scripted_broker() -> AsyncGenerator[ScriptedBroker]:
     broker = ScriptedBroker()
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

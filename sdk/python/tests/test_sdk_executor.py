@@ -21,8 +21,7 @@ from a2a.types import (
     TaskStatusUpdateEvent,
 )
 from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
-from conftest import Serving
-from scripted_broker import Fault, Offered, ScriptedBroker
+from scripted_broker import Fault, Offered, ScriptedBroker, Serving
 from waystation_worker import Worker
 
 Execute = Callable[[RequestContext, EventQueue], Awaitable[None]]

@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
-from conftest import Handling, Serving
-from scripted_broker import ScriptedBroker
+from scripted_broker import Handling, Json, ScriptedBroker, Serving
 from waystation_worker import Context, RetryLater, TaskFailed, Worker
 
 
-def last_message(events: list[dict]) -> dict:
+def last_message(events: list[Json]) -> Json:
     return events[-1]["statusUpdate"]["status"]["message"]
 
 
@@ -29,7 +28,7 @@ async def test_returned_text_completes_with_a_message(broker: ScriptedBroker, ha
 async def test_returned_mapping_is_a_data_part_and_nothing_is_no_message(
     broker: ScriptedBroker, handling: Handling
 ) -> None:
-    async def handler(ctx: Context) -> dict | None:
+    async def handler(ctx: Context) -> dict[str, int] | None:
         return {"stock": 3} if ctx.text == "data" else None
 
     data, nothing = broker.offer("data"), broker.offer("nothing")

@@ -57,7 +57,7 @@ def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (["text", {"n": 1}, 3], [{"text": "text"}, {"data": {"n": 1}}, {"data": 3}]),
     ],
 )
-def test_parts(content: Any, parts: list[dict] | None) -> None:
+def test_parts(content: Any, parts: list[dict[str, Any]] | None) -> None:
     assert parts_of(content) == (parts or [content])
 
 

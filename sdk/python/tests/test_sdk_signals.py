@@ -4,8 +4,7 @@ import asyncio
 import time
 
 import pytest
-from conftest import Handling
-from scripted_broker import Fault, ScriptedBroker
+from scripted_broker import Fault, Handling, ScriptedBroker
 from waystation_worker import Context, held
 
 
