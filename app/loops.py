@@ -18,7 +18,11 @@ _random = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Seconds between two runs, each shortened at random by up to ``jitter`` (a fraction): replicas spread out."""
+    """Seconds between two runs, each shortened at random by up to ``jitter`` (a fraction): replicas spread out.
+
+    After a failure the next run comes after about 1 s (or ``interval``, if that is less), then after twice as long each
+    time, up to ``max_backoff``.
+    """
 
     interval: float
     jitter: float = 0.3
@@ -76,6 +80,7 @@ class Loop(ABC):
         return False
 
     def _pause(self) -> float:
-        backoff = min(self.config.interval * 2 ** min(self._failures, 10), self.config.max_backoff)
-        pause = max(self.config.interval, backoff) if self._failures else self.config.interval
+        pause = self.config.interval
+        if self._failures:
+            pause = min(min(pause, 1.0) * 2 ** min(self._failures, 10), self.config.max_backoff)
         return pause * (1 - self.config.jitter * _random.random())

@@ -52,6 +52,10 @@ class KeyStore:
         """
         return await self._issuers[issuer].find(kid)
 
+    async def missing(self) -> list[str]:
+        """The issuers whose keys have never been had; each is asked now, unless that failed moments ago."""
+        return [issuer for issuer, keys in self._issuers.items() if not await keys.had_once()]
+
     async def aclose(self) -> None:
         """Cancel the fetches under way. Idempotent."""
         for keys in self._issuers.values():
@@ -82,6 +86,11 @@ class _IssuerKeys:
             # Nothing was fetched since the lookup began, so the kid may be newer than the set.
             await self._refresh_for_unknown_kid()
         return self._keys.get(kid)
+
+    async def had_once(self) -> bool:
+        if self._generation == 0 and (fetch := self._refresh()) is not None:
+            await asyncio.shield(fetch)
+        return self._generation > 0
 
     async def aclose(self) -> None:
         if self._fetch is not None:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import LiteralString, cast
 from uuid import UUID
 
-from app.ledger import transitions
+from app.ledger import tenants, transitions
 from app.ledger.pool import Database, Record
 from app.ledger.rows import Agent, JsonObject
 from app.protocol import strict_json
 
-TENANTS_PER_PAGE = 100
 TASKS_PER_PAGE = 500
 
 GET: LiteralString = """
@@ -47,8 +46,6 @@ SELECT agent_id, tenant_id, config, shared_with, revision, updated_at, false AS 
 
 TOMBSTONES: LiteralString = """
 SELECT agent_id FROM agents WHERE deleted_at > clock_timestamp() - make_interval(secs => $1) ORDER BY agent_id"""
-
-TENANTS: LiteralString = "SELECT tenant_id FROM tenants WHERE tenant_id > $1 ORDER BY tenant_id LIMIT $2"
 
 LIVE_TASKS: LiteralString = """
 SELECT tenant_id, task_id FROM tasks
@@ -142,18 +139,16 @@ async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> De
 
 async def live_tasks(db: Database, agent_id: str) -> AsyncGenerator[list[tuple[str, UUID]]]:
     """Pages of (tenant, task id), none of them empty: the agent's tasks, of all tenants, that are not terminal yet."""
-    after = ""
-    while tenants := await _tenants(db, after):
+    async for page in tenants.pages(db):
         seen = ("", UUID(int=0))
         while True:
-            async with db.tenant(*tenants) as connection:
-                rows = await connection.fetch(LIVE_TASKS, tenants, agent_id, *seen, TASKS_PER_PAGE)
+            async with db.tenant(*page) as connection:
+                rows = await connection.fetch(LIVE_TASKS, page, agent_id, *seen, TASKS_PER_PAGE)
             if not rows:
                 break
-            page = [(str(row["tenant_id"]), cast("UUID", row["task_id"])) for row in rows]
-            yield page
-            seen = page[-1]
-        after = tenants[-1]
+            found = [(str(row["tenant_id"]), cast("UUID", row["task_id"])) for row in rows]
+            yield found
+            seen = found[-1]
 
 
 async def fail_live_tasks(db: Database, agent_id: str) -> AsyncGenerator[tuple[str, UUID]]:
@@ -167,10 +162,6 @@ async def fail_live_tasks(db: Database, agent_id: str) -> AsyncGenerator[tuple[s
 async def tombstones(db: Database, younger_than: float) -> list[str]:
     """The agents deleted within the last ``younger_than`` seconds."""
     return [str(row["agent_id"]) for row in await db.fetch(TOMBSTONES, younger_than)]
-
-
-async def _tenants(db: Database, after: str) -> list[str]:
-    return [str(row["tenant_id"]) for row in await db.fetch(TENANTS, after, TENANTS_PER_PAGE)]
 
 
 def _agent(row: Record) -> Agent:

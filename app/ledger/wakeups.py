@@ -97,8 +97,8 @@ class Wakeups:
         self._pong = asyncio.Event()
         self._connected = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.connected_at = float("-inf")
-        """When (monotonic seconds) the connection was last made; what was lost before may have missed hints."""
+        self.reconnected_at = float("-inf")
+        """When (monotonic seconds) the connection was last made after it had been lost."""
 
     async def start(self) -> None:
         """Connect in the background; returns when connected, or after 2 s when PostgreSQL is away."""
@@ -157,7 +157,7 @@ class Wakeups:
             signal.set()
 
     async def _run_forever(self) -> None:
-        failures = 0
+        failures, was_lost = 0, False
         while True:
             try:
                 connection = await asyncpg.connect(
@@ -175,11 +175,14 @@ class Wakeups:
                 continue
             try:
                 failures = 0
+                if was_lost:
+                    self.reconnected_at = time.monotonic()
                 await self._serve(connection)
             except _AWAY as error:
                 log.warning("wake-ups: the LISTEN connection was lost (%s), connecting again", type(error).__name__)
                 await asyncio.sleep(_random.uniform(0.01, 0.1))
             finally:
+                was_lost = True
                 self._connected.clear()
                 metrics.WAKEUPS_CONNECTED.set(0)
                 await _close(connection)
@@ -189,7 +192,6 @@ class Wakeups:
         connection.add_termination_listener(self._terminated)
         await connection.add_listener(CHANNEL, self._received)
         self._connected.set()
-        self.connected_at = time.monotonic()
         metrics.WAKEUPS_CONNECTED.set(1)
         self.bump_all()  # whatever happened before LISTEN took effect was not heard
         try:
