@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -72,7 +73,7 @@ def main() -> NoReturn:
     try:
         code = app(prog_name="waystation", standalone_mode=False)
     except CliError as error:
-        _complain(error.message, error.remedy)
+        _complain(error.message, error.remedy, error.log)
         code = error.exit_code
     except typer.TyperException as error:
         path = getattr(getattr(error, "ctx", None), "command_path", "waystation")
@@ -87,5 +88,6 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(message: str, remedy: str | None) -> None:
-    sys.stderr.write(f"error: {message}\n" + (f"  try: {remedy}\n" if remedy else ""))
+def _complain(message: str, remedy: str | None, log: Sequence[str] = ()) -> None:
+    lines = [f"error: {message}", *(f"  | {line}" for line in log), *([f"  try: {remedy}"] if remedy else [])]
+    sys.stderr.write("\n".join(lines) + "\n")

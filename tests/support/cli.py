@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def waystation(
 
 
 @contextmanager
-def open_directory() -> Iterator[Path]:
+def open_directory() -> Generator[Path]:
     """A temporary directory that everybody may enter: as root, the embedded PostgreSQL runs as another user."""
     with tempfile.TemporaryDirectory(prefix="waystation-cli-") as name:
         Path(name).chmod(0o755)
@@ -84,7 +84,7 @@ class Background:
 
 
 @contextmanager
-def background(*arguments: str, env: Mapping[str, str], cwd: Path, log: Path) -> Iterator[Background]:
+def background(*arguments: str, env: Mapping[str, str], cwd: Path, log: Path) -> Generator[Background]:
     """``waystation`` with these arguments in the background, killed at the end if it still lives."""
     running = Background([sys.executable, "-m", "app", *arguments], env, cwd, log)
     try:

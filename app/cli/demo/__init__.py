@@ -10,15 +10,21 @@ import signal
 import time
 from typing import Annotated
 
+import httpx
 import typer
 
+from app.cli.demo.processes import DOCTOR
 from app.cli.demo.screen import Screen
 from app.cli.demo.stage import Stage, open_stage
 from app.cli.demo.story import cut_and_resume, kill_and_survive
 from app.cli.environment import DatabaseSource
+from app.cli.errors import CliError
 from app.cli.stopping import stopped_by_sigterm
 
 __all__ = ["demo"]
+
+STORY_SECONDS = 120
+"""Far more than it takes: a story that stands still must end."""
 
 
 def demo(
@@ -41,8 +47,7 @@ async def _tell(*, once: bool) -> int:
         await stage.register()
         screen.say(f"gateway  pid {stage.gateway.pid}, {stage.url}")
         screen.say(f"worker   pid {stage.worker.pid}, leases the tasks of agent “{stage.agent}”")
-        await cut_and_resume(stage, screen)
-        await kill_and_survive(stage, screen)
+        await _play(stage, screen)
         screen.act(f"Where to look next (the story took {time.monotonic() - started:.0f} s)")
         _show_around(stage, screen)
         if once:
@@ -52,6 +57,20 @@ async def _tell(*, once: bool) -> int:
         await _stop_signal()
         screen.say("\nstopping …")
     return 0
+
+
+async def _play(stage: Stage, screen: Screen) -> None:
+    """Both acts. A failure carries the last lines of gateway and worker: they may know why."""
+    try:
+        async with asyncio.timeout(STORY_SECONDS):
+            await cut_and_resume(stage, screen)
+            await kill_and_survive(stage, screen)
+    except (TimeoutError, httpx.TransportError) as exc:
+        what = f"the story did not go on ({type(exc).__name__})"
+        raise CliError(what, remedy=DOCTOR, log=stage.log_tail()) from exc
+    except CliError as error:
+        error.log = error.log or stage.log_tail()
+        raise
 
 
 async def _stop_signal() -> None:

@@ -17,6 +17,7 @@ READY_SECONDS = 30
 STOP_SECONDS = 15
 POLL_SECONDS = 0.05
 LOG_LINES = 8
+DOCTOR = "`waystation doctor` looks at this machine"
 
 
 class Child:
@@ -56,9 +57,9 @@ class Child:
         deadline = asyncio.get_running_loop().time() + READY_SECONDS
         while not await question():
             if self._process is None or self._process.poll() is not None:
-                raise CliError(f"the {self.name} ended while starting", remedy=self.log_tail())
+                raise CliError(f"the {self.name} ended while starting", remedy=DOCTOR, log=self.log_tail())
             if asyncio.get_running_loop().time() > deadline:
-                raise CliError(f"the {self.name} is not ready after {READY_SECONDS} s", remedy=self.log_tail())
+                raise CliError(f"the {self.name} is not ready in {READY_SECONDS} s", remedy=DOCTOR, log=self.log_tail())
             await asyncio.sleep(POLL_SECONDS)
 
     def kill(self) -> None:
@@ -79,7 +80,6 @@ class Child:
             process.kill()
             process.wait()
 
-    def log_tail(self) -> str:
+    def log_tail(self) -> list[str]:
         """The last lines it wrote."""
-        lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self.log.exists() else []
-        return "\n       ".join(["its log ends with:", *lines])
+        return self.log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self.log.exists() else []

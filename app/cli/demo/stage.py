@@ -95,6 +95,10 @@ class Stage:
         async with self.broker() as broker:
             await broker.call("PUT", f"/v1/agents/{self.agent}", body=body, retry=True)
 
+    def log_tail(self) -> tuple[str, ...]:
+        """What both processes wrote last."""
+        return tuple(f"{child.name}: {line}" for child in (self.gateway, self.worker) for line in child.log_tail())
+
     async def stop(self, *, unregister: bool) -> None:
         """Stop both processes; in a database that stays, remove the agent first."""
         await self.worker.stop()
