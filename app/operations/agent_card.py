@@ -1,5 +1,8 @@
 """The public card's rules, and GetExtendedAgentCard (A2A v1.0 §3.1.11)."""
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from app.auth.caller import CallContext, Caller
 from app.errors import ExtendedAgentCardNotConfigured, NotFound, Unauthenticated, UnsupportedOperation
 from app.ledger.rows import Agent, JsonObject
@@ -10,18 +13,27 @@ from app.operations.deps import Operations
 from app.protocol.models import GetExtendedAgentCardRequest
 
 
-async def agent_of_card(ops: Operations, caller: Caller | None, agent_id: str) -> Agent:
-    """The agent whose card may be shown to ``caller`` (None: no token came).
+@dataclass(frozen=True, slots=True)
+class ShownCard:
+    """A registered card as ``caller`` may see it; ``public``: so may everybody."""
+
+    agent_id: str
+    card: JsonObject
+    public: bool
+    updated_at: datetime
+
+
+async def show_card(ops: Operations, caller: Caller | None, agent_id: str) -> ShownCard:
+    """The registered card of the agent, for ``caller`` (None: no token came).
 
     Raises Unauthenticated without a token for an unknown agent and a card that is not public alike; NotFound with a
     token for an unknown agent and one that is not shared with its tenant alike (a2a-server.md, Agent card).
     """
     agent = await ops.directory.get(agent_id)
     if agent is not None and not agent.deleted:
-        if agent.config["cardVisibility"] == "public":
-            return agent
-        if caller is not None and is_visible(agent, caller.tenant):
-            return agent
+        public = agent.config["cardVisibility"] == "public"
+        if public or (caller is not None and is_visible(agent, caller.tenant)):
+            return ShownCard(agent.agent_id, agent.config["card"], public, agent.updated_at)
     raise Unauthenticated if caller is None else NotFound
 
 

@@ -1,4 +1,4 @@
-"""The one place where errors become answers: the REST shape (A2A v1.0.1 §11.6, also ``/v1``), the JSON-RPC shape (§9.5).
+"""The one place where errors become answers: the REST shape (A2A v1.0.1 §11.6, also ``/v1``) and JSON-RPC's (§9.5).
 
 Called by ``transports.endpoints`` for every handler, so no handler renders an error itself.
 """

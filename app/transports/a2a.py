@@ -1,0 +1,102 @@
+"""What the A2A doors have in common: which agent, which headers, and an operation's stream as frames."""
+
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from app.auth.caller import CallContext
+from app.operations.agent_doors import AgentDoor, open_door
+from app.operations.answers import Answer
+from app.operations.registry import Operation
+from app.operations.subscribe import Item, TaskStream
+from app.protocol.models.base import WireModel
+from app.protocol.version import EXTENSIONS_HEADER
+from app.transports.call_context import Call
+from app.transports.sse import frame, stream_response
+
+REPLAYED_HEADER = "Waystation-Replayed"
+TOTAL_CAPPED_HEADER = "Waystation-Total-Capped"
+
+
+async def enter(call: Call) -> AgentDoor:
+    """The agent of the URL; at the root the default agent. Raises NotFound for one that the caller must not know of."""
+    agent_id = call.path("agent") or call.gateway.settings.default_agent or ""
+    return await open_door(call.gateway.operations, call.caller, agent_id)
+
+
+async def run_unary(call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel) -> Answer:
+    answer = await operation.function(call.gateway.operations, ctx, door, request)
+    assert isinstance(answer, Answer), "a unary operation gives an Answer"
+    return answer
+
+
+async def run_stream(
+    call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel, wrap: tuple[str, str]
+) -> Response:
+    """The operation's stream; its first frames are there already, so what can fail has failed before the headers.
+
+    ``wrap`` is put around each StreamResponse. Raises TooManyRequests before anything is stored.
+    """
+    slot = call.gateway.streams.take(ctx.caller)
+    call.on_close(slot.release)
+    stream = await operation.function(call.gateway.operations, ctx, door, request)
+    assert isinstance(stream, TaskStream), "a streaming operation gives a TaskStream"
+    call.on_close(stream.close)
+    return stream_response(call, _Frames(stream, *wrap), answer_headers(ctx, replayed=stream.replayed))
+
+
+def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bool = False) -> dict[str, str]:
+    """The extensions that were activated, and what the broker says of the answer itself."""
+    headers: dict[str, str] = {}
+    if ctx.extensions:
+        headers[EXTENSIONS_HEADER] = ", ".join(sorted(ctx.extensions))
+    if replayed:
+        headers[REPLAYED_HEADER] = "true"
+    if total_capped:
+        headers[TOTAL_CAPPED_HEADER] = "true"
+    return headers
+
+
+class _Frames:
+    """A TaskStream as SSE bytes: no ``event:`` name, ids of durable rows only."""
+
+    def __init__(self, stream: TaskStream, before: str, after: str) -> None:
+        self._stream = stream
+        self._before = before
+        self._after = after
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.ended
+
+    def opening(self) -> bytes:
+        return self._print(self._stream.opening)
+
+    async def next(self, timeout: float) -> bytes:
+        return self._print(await self._stream.next(timeout))
+
+    def _print(self, items: list[Item]) -> bytes:
+        incarnation = self._stream.reader.incarnation
+        return b"".join(
+            frame(
+                f"{self._before}{item.body}{self._after}",
+                cursor=None if item.seq is None else f"{incarnation}.{item.seq}",
+            )
+            for item in items
+        )
+
+
+def resume_after(metadata: object) -> str | None:
+    """The cursor in a SubscribeToTask request's metadata, under the resume extension's URI: a cursor itself, or
+    ``{"lastEventId": cursor}``. Anything else is no cursor, and is passed on to be refused as malformed."""
+    match metadata:
+        case None | "":
+            return None
+        case bool():
+            return "malformed"
+        case str() | int():
+            return str(metadata)
+        case Mapping():
+            return resume_after(metadata.get("lastEventId"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        case _:
+            return "malformed"

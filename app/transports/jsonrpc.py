@@ -1,0 +1,138 @@
+"""The JSON-RPC 2.0 door (A2A v1.0 §9), made from the operation table."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from app.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError
+from app.operations.registry import BY_NAME, OPERATIONS, SCOPES, Operation
+from app.protocol import strict_json
+from app.protocol.events import RESUME_EXTENSION
+from app.protocol.models import parse
+from app.protocol.version import negotiate
+from app.transports import errors
+from app.transports.a2a import answer_headers, enter, resume_after, run_stream, run_unary
+from app.transports.call_context import Call, require_any, require_json
+from app.transports.endpoints import Door, Endpoint
+from app.transports.urls import resource_metadata_url
+
+RequestId = str | int | float | None
+V0_3_METHODS = frozenset(
+    {
+        "message/send",
+        "message/stream",
+        "tasks/get",
+        "tasks/cancel",
+        "tasks/resubscribe",
+        "tasks/pushNotificationConfig/set",
+        "tasks/pushNotificationConfig/get",
+        "tasks/pushNotificationConfig/list",
+        "tasks/pushNotificationConfig/delete",
+        "agent/getAuthenticatedExtendedCard",
+    }
+)
+"""A2A v0.3 is chosen by method name; it is not offered yet, and its methods say so."""
+
+_ENVELOPE: dict[str, Any] = {
+    "type": "object",
+    "required": ["jsonrpc", "method"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "number", "null"]},
+        "method": {"enum": [operation.name for operation in OPERATIONS]},
+        "params": {"type": "object"},
+    },
+}
+
+
+def endpoints(*paths: str) -> Iterator[Endpoint]:
+    """The door at each of ``paths``. The scope is the operation's; a caller with none of them is refused at once."""
+    for path in paths:
+        yield Endpoint(
+            method="POST",
+            path=path,
+            access=SCOPES,
+            handle=handle,
+            operation="JsonRpc",
+            summary="A2A operations, JSON-RPC 2.0",
+            door=Door.JSONRPC,
+            tags=("a2a",),
+            request=_ENVELOPE,
+            response={"type": "object"},
+        )
+
+
+async def handle(call: Call) -> Response:
+    """Every answer carries the request's id, equal in value and type, or null where it could not be read."""
+    request_id: RequestId = None
+    try:
+        door = await enter(call)
+        message = await _read(call)
+        request_id = _id(message)
+        method, params = _envelope(message)
+        operation = _operation(method, call.ctx.version)
+        require_any(call.caller, (operation.scope,))
+        negotiate(call.ctx.version)
+        request = parse(operation.request, params)
+        ctx = call.ctx
+        before = f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":'
+        if operation.streaming:
+            metadata = params.get("metadata")
+            cursor = cast("dict[str, object]", metadata).get(RESUME_EXTENSION) if isinstance(metadata, dict) else None
+            ctx = replace(ctx, resume_after=resume_after(cursor))
+            return await run_stream(call, ctx, operation, door, request, (before, "}"))
+        answer = await run_unary(call, ctx, operation, door, request)
+        headers = answer_headers(ctx, replayed=answer.replayed, total_capped=answer.total_capped)
+        return Response(f"{before}{strict_json.dumps(answer.body)}}}", 200, headers, "application/json")
+    except ClientDisconnect:
+        raise
+    except Exception as error:
+        metadata_url = resource_metadata_url(call.gateway.settings, call.request)
+        return errors.jsonrpc_response(errors.known(error), call.request.headers, metadata_url, request_id)
+
+
+async def _read(call: Call) -> dict[str, Any]:
+    raw = await call.body()
+    require_json(call.request)
+    if not raw.strip():
+        raise ParseError
+    message = strict_json.loads(raw)
+    if isinstance(message, list):
+        raise InvalidRequest("Batches are not supported")
+    if not isinstance(message, dict):
+        raise InvalidRequest("The request must be an object")
+    return cast("dict[str, Any]", message)
+
+
+def _id(message: dict[str, Any]) -> RequestId:
+    """Raises InvalidRequest for an id that is neither string nor number nor null."""
+    request_id: object = message.get("id")
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int | float | None):
+        raise InvalidRequest("id must be a string, a number or null")
+    return request_id
+
+
+def _envelope(message: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Method and params; absent params are empty ones. Raises InvalidRequest, or InvalidParams for the params."""
+    if message.get("jsonrpc") != "2.0":
+        raise InvalidRequest('jsonrpc must be "2.0"')
+    method: object = message.get("method")
+    if not isinstance(method, str) or not method:
+        raise InvalidRequest("method must be a string")
+    params: object = message.get("params")
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        raise InvalidParams("params must be an object", violations=[("params", "must be an object")])
+    return method, cast("dict[str, Any]", params)
+
+
+def _operation(method: str, version: str) -> Operation:
+    operation = BY_NAME.get(method)
+    if operation is not None:
+        return operation
+    negotiate("" if method in V0_3_METHODS and not version else version or "1.0")
+    raise MethodNotFound(f"Unknown method {method[:64]!r}")

@@ -1,0 +1,118 @@
+"""Server-sent events: framing, heartbeats, and every way a stream ends (resume-contract.md, Transport 6 and 7).
+
+sse-starlette watches the peer, the send time-out and the server's exit; what goes over the wire is our own bytes, so
+the frames are exact and are made once. Called by the A2A doors and the native readers.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Protocol, cast
+
+import anyio
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.operations.deps import Operations
+from app.protocol.strict_json import escape_line_separators
+from app.transports.call_context import Call
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT = b": hb\n"
+"""A comment without a blank line after it: with one, some parsers emit an empty event."""
+RETRY_MS = 2000
+DRAIN_RETRY_MS = (500, 3000)
+SEND_TIMEOUT_SECONDS = 15
+GRACE_SECONDS = 5
+JITTER = 0.2
+HEARTBEAT_MARGIN = 0.95
+"""Heartbeats come at most HEARTBEAT_SECONDS apart, so they are sent a little sooner."""
+HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class Source(Protocol):
+    """Where a stream's frames come from; ``next`` waits up to ``timeout`` seconds and gives b"" when nothing came."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def opening(self) -> bytes: ...
+
+    async def next(self, timeout: float) -> bytes: ...
+
+
+def frame(data: str, *, cursor: str | None = None, event: str | None = None) -> bytes:
+    """One event: LF line ends, one data line. Only rows of the log have a ``cursor``."""
+    head = f"id: {cursor}\n" if cursor else ""
+    if event:
+        head += f"event: {event}\n"
+    return f"{head}data: {escape_line_separators(data)}\n\n".encode()
+
+
+def stream_response(call: Call, source: Source, headers: Mapping[str, str]) -> Response:
+    """The open stream. It ends at its source's end, at the token's exp, when the process drains, or after 15 minutes;
+    except at the first with ``retry:``, so that the client comes back."""
+    settings = call.gateway.settings
+    return _EventStream(
+        _body(call, source),
+        headers={**HEADERS, **headers},
+        ping=max(1, settings.heartbeat_seconds * HEARTBEAT_MARGIN),
+        # typed for its own event class, but bytes pass through unchanged
+        ping_message_factory=cast("Callable[[], ServerSentEvent]", lambda: HEARTBEAT),
+        sep="\n",
+        send_timeout=SEND_TIMEOUT_SECONDS,
+        shutdown_event=cast("anyio.Event", _BeginDrain(call.gateway.operations)),
+        shutdown_grace_period=GRACE_SECONDS,
+    )
+
+
+async def _body(call: Call, source: Source) -> AsyncGenerator[bytes]:
+    loop = asyncio.get_running_loop()
+    recycle = call.gateway.settings.stream_recycle_seconds * _jittered()
+    ends_at = loop.time() + min(recycle, call.caller.expires_at - time.time())
+    drain = call.gateway.operations.drain
+    yield b": ok\n" + _retry(RETRY_MS * _jittered()) + source.opening()
+    while not source.ended:
+        left = ends_at - loop.time()
+        if drain.is_set():
+            yield _retry(random.uniform(*DRAIN_RETRY_MS))  # noqa: S311 - jitter
+            return
+        if left <= 0:
+            yield _retry(RETRY_MS * _jittered())
+            return
+        if frames := await source.next(left):
+            yield frames
+
+
+class _EventStream(EventSourceResponse):
+    """A reader that takes nothing for 15 s is cut off; it comes back by its cursor."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError:
+            logger.info("a stalled stream was cut off")
+
+
+class _BeginDrain:
+    """Stands in for the event that sse-starlette sets when the server is told to exit: all streams end together."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def set(self) -> None:
+        if not self._operations.drain.is_set():
+            self._operations.begin_drain()
+
+
+def _retry(milliseconds: float) -> bytes:
+    return f"retry: {milliseconds:.0f}\n".encode()
+
+
+def _jittered() -> float:
+    return random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - jitter
