@@ -23,18 +23,16 @@ def parse_state(text: str) -> str:
 
 
 def part_text(part: JsonObject) -> str:
-    """What a part says, on one line."""
+    """What a part says; as it came, so not yet safe to print."""
     if "text" in part:
-        return printable(part["text"])
+        return str(part["text"])
     if "data" in part:
-        return printable(json.dumps(part["data"], ensure_ascii=False))
-    if "url" in part:
-        return printable(part["url"])
-    return f"[{printable(part.get('mediaType') or 'file')}]"
+        return json.dumps(part["data"], ensure_ascii=False)
+    return str(part.get("url") or f"[{part.get('mediaType') or 'file'}]")
 
 
 def parts_text(holder: JsonObject | None) -> str:
-    """The text of a message's or an artifact's parts, one after the other."""
+    """What the parts of a message or an artifact say, one after the other; not yet safe to print."""
     return "".join(part_text(part) for part in (holder or {}).get("parts", []))
 
 

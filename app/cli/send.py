@@ -12,7 +12,7 @@ from app.cli.broker import A2A_VERSION, Broker, segment
 from app.cli.errors import usage
 from app.cli.identity import client_token
 from app.cli.options import DEFAULT_TENANT, DEFAULT_URL, Output, Tenant, Token, Url
-from app.cli.output import JsonObject, OutputFormat, note, print_json, print_ndjson
+from app.cli.output import JsonObject, OutputFormat, note, print_json, print_ndjson, printable
 from app.cli.render import parts_text
 from app.cli.tasks import print_task
 from app.cli.watching import EXIT_CODES, watch
@@ -97,7 +97,7 @@ def _print_answer(answer: JsonObject, output: OutputFormat, *, waited: bool) -> 
     elif output is OutputFormat.NDJSON:
         print_ndjson([answer])
     elif "message" in answer:
-        typer.echo(parts_text(answer["message"]))
+        typer.echo("\n".join(printable(line) for line in parts_text(answer["message"]).splitlines()))
     else:
         print_task(answer["task"])
     if "message" in answer:
