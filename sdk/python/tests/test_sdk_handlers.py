@@ -1,6 +1,7 @@
 """What a handler does, and what the broker then has: the plain form, without faults."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from scripted_broker import Handling, Json, ScriptedBroker, Serving
@@ -177,6 +178,33 @@ async def test_a_handler_that_cancels_itself_is_retried(broker: ScriptedBroker, 
     async with handling(handler):
         await broker.until(lambda: offered.ended is not None)
     assert offered.ended == "retry"
+
+
+@pytest.mark.parametrize("returned", [object(), {"stock": float("inf")}, "lone \ud800"])
+async def test_an_answer_that_is_no_json_is_the_handlers_error(
+    broker: ScriptedBroker, handling: Handling, returned: Any
+) -> None:
+    async def handler(_ctx: Context) -> Any:
+        return returned
+
+    offered = broker.offer()
+    async with handling(handler):
+        await broker.until(lambda: offered.ended is not None)
+    assert offered.ended == "retry"
+    assert offered.error
+    assert "Error: " in offered.error
+
+
+async def test_an_error_text_is_made_fit_to_be_sent(broker: ScriptedBroker, handling: Handling) -> None:
+    async def handler(_ctx: Context) -> None:
+        raise RuntimeError("lone \ud800 " + "x" * 5000)
+
+    offered = broker.offer()
+    async with handling(handler):
+        await broker.until(lambda: offered.ended is not None)
+    assert offered.error
+    assert offered.error.startswith("RuntimeError: lone ? x")
+    assert len(offered.error) == 2000
 
 
 async def test_events_of_one_moment_leave_in_one_request(broker: ScriptedBroker, handling: Handling) -> None:

@@ -66,6 +66,8 @@ async def _settle(agent: Agent, held: HeldLease, context: Context, outcome: Any,
             await _settle_stopped(agent, held, context, broker)
         else:
             await _settle_error(held, outcome, broker)
+    except (TypeError, ValueError) as error:  # the content is not JSON
+        await _settle_error(held, error, broker)
     except BrokerRefused as refused:
         # Another attempt would say the same again (A2A v1.0 §5.4, InvalidAgentResponse).
         logger.error("task %s: the broker refuses what the agent says: %s", held.lease.task_id, refused)
@@ -93,5 +95,7 @@ async def _settle_error(held: HeldLease, error: BaseException, broker: Broker) -
     delay = error.delay_seconds if isinstance(error, RetryLater) else None
     logger.warning("task %s: attempt %d failed", held.lease.task_id, held.lease.attempt, exc_info=error)
     await held.outbox.flush()
-    text = str(error) if isinstance(error, RetryLater) else f"{type(error).__name__}: {error}"
-    await broker.retry(held.lease.id, text[:ERROR_CHARS], delay)
+    kind = type(error).__name__
+    text = str(error) or kind if isinstance(error, RetryLater) else f"{kind}: {error}"
+    sendable = text[:ERROR_CHARS].encode(errors="replace").decode()
+    await broker.retry(held.lease.id, sendable, delay)
