@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,15 @@ async def own_postgres() -> AsyncIterator[OwnPostgres]:
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A temporary directory that every user may pass and write (tmp_path is its owner's only)."""
+    path = Path(tempfile.mkdtemp(prefix="waystation-open-"))
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 PROGRAM_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
 TAKE_OVER_SECONDS = 60
 LOG_TAIL_LINES = 5
+MAX_LOG_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,12 @@ class Cluster:
         if process.returncode != 0 or b"ERROR:" in output:
             text = " | ".join(output.decode(errors="replace").strip().splitlines()[-LOG_TAIL_LINES:])
             raise EmbeddedPostgresError(f"{program} failed in {self.home}: {text}")
+
+    def open_log(self) -> IO[bytes]:
+        """The server's log to append to, begun anew when it has grown large."""
+        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        return open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     def tail(self) -> str:
         """The log's last lines in one, for an error message."""

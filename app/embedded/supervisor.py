@@ -12,7 +12,6 @@ It is for one machine and for trying things out, and says so in the log. There i
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -75,14 +74,13 @@ class EmbeddedPostgres:
             self.data_dir.mkdir(parents=True, exist_ok=True)
             self._lock = lock(self.data_dir)
             self._cluster = Cluster(reachable_home(self.data_dir, account), account, binaries)
-        except OSError as error:
-            raise EmbeddedPostgresError(f"cannot use {self.data_dir}: {error.strerror}") from None
-        try:
             self._cluster.create()
             await asyncio.to_thread(self._cluster.take_over)
             await self._start_server()
-        except BaseException:
+        except BaseException as error:
             await self.stop()
+            if isinstance(error, OSError):
+                raise EmbeddedPostgresError(f"cannot use {self.data_dir}: {error.strerror}") from None
             raise
         self._watch = _Watch(self)
         self._watch.start()
@@ -142,7 +140,7 @@ class EmbeddedPostgres:
             "log_destination": "stderr", "logging_collector": "off", "timezone": "UTC", "log_timezone": "UTC",
         } | self.settings  # fmt: skip
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        with open(os.open(cluster.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+        with cluster.open_log() as log:
             return cluster.spawn("postgres", "-D", str(cluster.data), *options, stdin=subprocess.DEVNULL, output=log)
 
     async def _becomes_ready(self, process: "subprocess.Popen[bytes]") -> bool:
