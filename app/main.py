@@ -1,0 +1,242 @@
+"""Builds the application and runs it. Called by ``waystation serve`` and by tests.
+
+``create_app`` makes the parts and starts and stops them in one lifespan; ``serve`` puts uvicorn around it. Start: pool,
+wake-ups, directory, doors, loops. Stop (reliability.md, Shutdown): not ready, no new leases, streams and waits end,
+requests finish; then the loops, the wake-ups and the pool.
+"""
+
+import asyncio
+import functools
+import importlib.metadata
+import logging
+import signal
+import socket
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from app import metrics
+from app.auth.handles import Handles
+from app.auth.keys import KeyStore
+from app.auth.tokens import TokenVerifier
+from app.clock import system_clock
+from app.execution.leasing import Leasing
+from app.execution.session import Sessions
+from app.ledger import migrations
+from app.ledger.directory import AgentDirectory
+from app.ledger.pool import Database
+from app.ledger.wakeups import Wakeups
+from app.logs import configure_logging
+from app.loops import Loop
+from app.maintenance.forgotten import Forgotten
+from app.maintenance.gauges import QueueGauges
+from app.maintenance.orphans import Orphans
+from app.maintenance.partitions import Partitions
+from app.maintenance.pulse import Pulse
+from app.maintenance.readiness import Readiness
+from app.maintenance.reaper import Reaper
+from app.operations.deps import Operations
+from app.settings import Settings
+from app.transports import routes
+from app.transports.endpoints import mount_endpoints
+from app.transports.gateway import Gateway
+from app.transports.http_protocol import AddressLimit, GuardedHttp
+from app.transports.native import agents, docs
+from app.transports.native.health import HealthRoutes
+from app.transports.native.workers import WorkerRoutes
+
+log = logging.getLogger("waystation")
+
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients keep idle connections, so that it is they who close them."""
+REQUEST_GRACE_SECONDS = 20
+CLAIM_POLL_SECONDS = 1.0
+BACKLOG = 2048
+DESCRIPTION = "A standalone, durable task broker for A2A (Agent2Agent) agents."
+
+
+class Broker:
+    """The parts of one process. ``open`` starts them in order, ``close`` ends them in reverse."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ValueError for settings that cannot work."""
+        if not settings.database_url:
+            raise ValueError("DATABASE_URL is required")
+        self.settings = settings
+        self.dsn = settings.database_url
+        self.direct_dsn = settings.direct_database_url or settings.database_url
+        self.handles = Handles(settings.secret_keys())
+        self.keys = KeyStore(settings.issuers if settings.auth_mode == "oidc" else ())
+        self.verifier = TokenVerifier(settings, self.keys, system_clock, _count_refusal)
+        self._loops: list[Loop] = []
+        self._accepting = False
+
+    async def open(self, app: FastAPI) -> None:
+        """Start everything and mount the doors; PostgreSQL may be away meanwhile, then readiness says so."""
+        settings = self.settings
+        self.db = await Database.connect(self.dsn, size=settings.pool_size)
+        self.wakeups = Wakeups(self.direct_dsn)
+        await self.wakeups.start()
+        self.directory = AgentDirectory(self.db, self.wakeups)
+        self.operations = Operations(
+            self.db,
+            self.wakeups,
+            self.directory,
+            self.handles,
+            blocking_wait_seconds=settings.blocking_wait_seconds,
+            poll_seconds=settings.poll_seconds,
+        )
+        poll = min(settings.poll_seconds, CLAIM_POLL_SECONDS)
+        self.leasing = Leasing(self.db, self.wakeups, self.handles, poll_seconds=poll)
+        self.sessions = Sessions(
+            self.db, self.wakeups, self.directory, self.handles, poll_seconds=settings.poll_seconds
+        )
+        self.pulse = Pulse(self.db, self.wakeups, lambda: migrations.check(self.direct_dsn))
+        self.readiness = Readiness(self.pulse, self.keys.missing)
+        self._loops = [
+            self.pulse,
+            self.readiness,
+            Reaper(self.db, self.wakeups, self.pulse),
+            Partitions(self.direct_dsn),
+            Orphans(self.db, self.wakeups),
+            Forgotten(self.db),
+        ]
+        self._mount(app)
+        for loop in self._loops:
+            loop.start()
+        self._accepting = True
+
+    def _mount(self, app: FastAPI) -> None:
+        gateway = Gateway(self.settings, self.verifier, self.operations)
+        mount_endpoints(app, gateway, HealthRoutes(self.readiness, QueueGauges(self.db)).endpoints())
+        mount_endpoints(app, gateway, docs.ENDPOINTS)
+        mount_endpoints(app, gateway, WorkerRoutes(self.leasing, self.sessions).endpoints())
+        mount_endpoints(app, gateway, agents.ENDPOINTS)
+        routes.mount(app, gateway)
+
+    def begin_drain(self) -> None:
+        """Not ready, no new leases; streams and waiting calls end soon. Idempotent."""
+        if self._accepting:
+            self._accepting = False
+            self.readiness.drain()
+            self.leasing.drain()
+            self.sessions.drain()
+            self.operations.begin_drain()
+
+    async def close(self) -> None:
+        self.begin_drain()
+        await self.leasing.stop()
+        for loop in reversed(self._loops):
+            await loop.stop()
+        self.directory.close()
+        await self.wakeups.stop()
+        await self.keys.aclose()
+        await self.db.close()
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The whole application; ``app.state.broker`` has its parts. Raises ValueError for settings that cannot work."""
+    broker = Broker(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        await broker.open(app)
+        try:
+            yield
+        finally:
+            await broker.close()
+
+    app = FastAPI(
+        title="Waystation",
+        version=importlib.metadata.version("waystation"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.broker = broker
+    return app
+
+
+async def serve(settings: Settings) -> int:
+    """Run one replica until SIGTERM, SIGINT or cancellation, then stop in good order; the exit code.
+
+    A second SIGINT does not wait any longer. Raises ValueError for settings that cannot work.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    app = create_app(settings)
+    try:
+        listener = _listen(settings.host, settings.port)
+    except OSError as error:
+        log.error("cannot listen on %s port %d: %s", settings.host, settings.port, error.strerror or error)
+        return 1
+    limit = AddressLimit(settings.trusted_proxies)
+    config = uvicorn.Config(
+        app,
+        http=functools.partial(GuardedHttp, limit=limit),  # pyright: ignore[reportArgumentType] - any factory will do
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=REQUEST_GRACE_SECONDS,
+    )
+    server = _Server(config, app.state.broker)
+    host, port = listener.getsockname()[:2]
+    log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.stop()
+        await serving
+        raise
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with our order of stopping, and without its habit of raising the signal again afterwards."""
+
+    def __init__(self, config: uvicorn.Config, broker: Broker) -> None:
+        super().__init__(config)
+        self._broker = broker
+
+    def stop(self) -> None:
+        """Begin to stop: what waits is asked to end at once, then connections are closed as they become idle."""
+        self.should_exit = True
+        self._broker.begin_drain()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupt(self) -> None:
+        self.force_exit = self.should_exit
+        self.stop()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises OSError."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    dual = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=dual)
+
+
+def _count_refusal(reason: str) -> None:
+    metrics.AUTH_FAILURES.labels(reason).inc()

@@ -1,0 +1,107 @@
+"""Limits below ASGI, where uvicorn has none: how long and how large a request's head may be, connections per address.
+
+Used by ``app.main.serve`` as uvicorn's protocol class (security.md, Input limits).
+"""
+
+import asyncio
+import ipaddress
+from collections import Counter
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_SECONDS: Final = 10.0
+MAX_HEAD_BYTES: Final = 32 * 1024
+"""While it is still arriving; a complete head is judged at 16 KiB, with a proper answer (``call_context``)."""
+MAX_PER_ADDRESS: Final = 200
+
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s"
+)
+_BODY = (
+    b'{"error":{"code":431,"status":"RESOURCE_EXHAUSTED","message":"Request headers too large","details":[{"@type":'
+    b'"type.googleapis.com/google.rpc.ErrorInfo","reason":"HEADERS_TOO_LARGE","domain":"waystation","metadata":{}}]}}'
+)
+
+
+class AddressLimit:
+    """Counts connections per address. Loopback and trusted proxies, behind which many stand, are not limited."""
+
+    def __init__(self, trusted_proxies: list[str], most: int = MAX_PER_ADDRESS) -> None:
+        self._trusted = [ipaddress.ip_network(entry, strict=False) for entry in trusted_proxies]
+        self._most = most
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count one more; False when it is one too many and must be refused (it is not counted then)."""
+        if self._open[address] >= self._most and not self._is_exempt(address):
+            return False
+        self._open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        self._open[address] -= 1
+        if self._open[address] <= 0:
+            del self._open[address]
+
+    def _is_exempt(self, address: str) -> bool:
+        try:
+            peer = ipaddress.ip_address(address)
+        except ValueError:
+            return True  # a local socket
+        return peer.is_loopback or any(peer in network for network in self._trusted)
+
+
+class GuardedHttp(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol with a head that must be complete in time and in size."""
+
+    def __init__(self, *, limit: AddressLimit, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._limit = limit
+        self._address: str | None = None
+        self._head_bytes: int | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        if self._limit.enter(address):
+            self._address = address
+            self._begin_head()
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        if self._address is not None:
+            self._limit.leave(self._address)
+            self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(_TOO_LARGE % (len(_BODY), _BODY))
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._begin_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def _begin_head(self) -> None:
+        self._end_head()
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
+
+    def _end_head(self) -> None:
+        self._head_bytes = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
