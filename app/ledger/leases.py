@@ -52,7 +52,8 @@ def _claimed(row: Record) -> Claimed:
 
 
 async def heartbeat(db: Database, leases: Sequence[LeaseKey], extend_seconds: float | None) -> list[HeartbeatResult]:
-    """Extend leases from now by ``extend_seconds`` (None: as long as they were made for); results in the same order.
+    """Extend leases from now by ``extend_seconds`` (None: as long as they were made for; 0: only look); results in the
+    same order.
 
     A lease lives until it is ended or reaped, so a late heartbeat revives one whose clock has passed. Raises
     Unavailable.

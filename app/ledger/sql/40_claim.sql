@@ -98,7 +98,8 @@ BEGIN
 END $$;
 
 -- Extends leases; the arrays are parallel and sorted by (tenant, task), so that two batches lock in one order.
--- A lease whose clock has passed but that nobody has reaped yet lives on.
+-- A lease whose clock has passed but that nobody has reaped yet lives on. p_seconds 0 only looks: it neither
+-- extends nor shortens.
 CREATE OR REPLACE FUNCTION lease_heartbeat(p_tenants text[], p_tasks uuid[], p_fences int[], p_seconds real)
 RETURNS TABLE (ok boolean, expires_at timestamptz, signal text, state smallint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -107,7 +108,8 @@ BEGIN
   FOR i IN 1..cardinality(p_tasks) LOOP
     v_at := ledger_enter(p_tenants[i]);
     state := NULL;
-    UPDATE queue s SET lease_until = v_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds))
+    UPDATE queue s SET lease_until = CASE WHEN p_seconds = 0 THEN s.lease_until
+                                          ELSE v_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds)) END
      WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i] AND s.fence = p_fences[i] AND s.worker IS NOT NULL
     RETURNING s.lease_until, s.signal INTO expires_at, signal;
     ok := FOUND;
