@@ -4,6 +4,7 @@ Which database: DATABASE_URL, when it is set; else the embedded PostgreSQL, when
 given; else none, with three remedies. A command never starts a database that nobody asked for.
 """
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -40,8 +41,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def dev_settings(**overrides: Any) -> Settings:
-    """The settings of ``serve --dev``: dev tokens, with the secret that this directory keeps."""
-    return load_settings(auth_mode="dev", dev_secret=make_dev_secret(), **overrides)
+    """The settings of ``serve --dev``: dev tokens, with the secret that this directory keeps; a log for people."""
+    log_format = None if "WAYSTATION_LOG_FORMAT" in os.environ else "text"
+    return load_settings(auth_mode="dev", dev_secret=make_dev_secret(), log_format=log_format, **overrides)
 
 
 @dataclass(frozen=True, slots=True)

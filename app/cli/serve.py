@@ -13,7 +13,7 @@ from app.cli.environment import (
     migrate_schema,
     open_database,
 )
-from app.cli.errors import FAILED, CliError
+from app.cli.errors import FAILED, CliError, usage
 from app.cli.output import note
 from app.cli.stopping import stopped_by_sigterm
 from app.settings import Settings
@@ -81,4 +81,7 @@ def migrate(
 async def _serve(settings: Settings) -> int:
     from app import main  # the whole application: only this command needs it
 
-    return await main.serve(settings)
+    try:
+        return await main.serve(settings)
+    except ValueError as exc:
+        raise usage(str(exc), remedy="`waystation doctor` looks at the settings") from exc

@@ -28,9 +28,7 @@ from app.cli.stopping import finish
 from app.settings import Settings
 
 TENANT = "demo"
-EXECUTOR = "app.cli.demo.agent:count"
-LEASE_SECONDS = 2
-"""Short, so that the audience need not wait for a dead worker's lease."""
+WORKER = "app.cli.demo.agent:worker"
 FAVOURITE_PORT = 8080
 
 
@@ -55,8 +53,8 @@ class Stage:
         self.gateway = Child("gateway", ["serve", "--port", str(self.port)], gateway_environment, logs / "gateway.log")
         self.worker = Child(
             "worker",
-            ["worker", "run", EXECUTOR, "--agent", agent, "--url", self.url],
-            outside | {"WAYSTATION_TOKEN": worker_token},
+            ["worker", "run", WORKER],
+            outside | {"WAYSTATION_URL": self.url, "WAYSTATION_TOKEN": worker_token, "WAYSTATION_DEMO_AGENT": agent},
             logs / "worker.log",
         )
 
@@ -89,7 +87,6 @@ class Stage:
         """Register the agent."""
         body = {
             "card": default_card("count", "Counts aloud, one number at a time"),
-            "leaseSeconds": LEASE_SECONDS,
             "cardVisibility": "public",
         }
         async with self.broker() as broker:
