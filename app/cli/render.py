@@ -5,6 +5,7 @@ import json
 from app.cli.follow import state_of
 from app.cli.frames import Frame
 from app.cli.output import JsonObject, printable, shorten
+from app.protocol.events import RESUME_EXTENSION
 from app.protocol.states import TaskState
 
 
@@ -48,10 +49,18 @@ def event_summary(frame: Frame) -> str:
         words.append(f"turn {data.get('turn')}")
     if data.get("attempt") and frame.kind == "status":
         words.append(f"attempt {data['attempt']}")
+    if reason := _reason(data):
+        words.append(reason)
     if frame.kind == "reset":
         words.append(f"{data.get('reason')}: events {data.get('lostFrom')}..{data.get('lostTo')} are not kept")
     words.extend(_said(data))
     return shorten("  ".join(printable(word) for word in words if word))
+
+
+def _reason(data: JsonObject) -> str | None:
+    """Why the broker itself changed the state, in its metadata: LEASE_EXPIRED, RETRY, CANCEL_GRACE_ENDED …"""
+    update: JsonObject = data.get("statusUpdate") or {}
+    return update.get("metadata", {}).get(RESUME_EXTENSION, {}).get("reason")
 
 
 def _artifact_words(update: JsonObject) -> str:

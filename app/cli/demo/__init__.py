@@ -44,18 +44,17 @@ async def _tell(*, once: bool) -> int:
     screen.act("Set up")
     async with open_stage(lambda source: screen.say(_describe(source))) as stage:
         await stage.start()
-        await stage.register()
         screen.say(f"gateway  pid {stage.gateway.pid}, {stage.url}")
         screen.say(f"worker   pid {stage.worker.pid}, leases the tasks of agent “{stage.agent}”")
         await _play(stage, screen)
         screen.act(f"Where to look next (the story took {time.monotonic() - started:.0f} s)")
         _show_around(stage, screen)
         if once:
-            screen.say("\nThat was --once: all is stopped now. `./waystation demo` goes on serving for these lines.")
+            screen.title("\nThat was --once: all is stopped now. `./waystation demo` goes on serving for these lines.")
             return 0
-        screen.say("Serving until Ctrl-C; then everything it started is stopped.")
+        screen.title("\nServing until Ctrl-C; then everything it started is stopped.")
         await _stop_signal()
-        screen.say("\nstopping …")
+        screen.title("\nStopping …")
     return 0
 
 

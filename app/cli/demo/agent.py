@@ -9,7 +9,7 @@ from waystation_worker import Context, Worker
 AGENT = os.environ.get("WAYSTATION_DEMO_AGENT", "demo")
 LEASE_SECONDS = 2
 """Short, so that the audience need not wait long for a dead worker's lease."""
-PACE_SECONDS = 0.25
+PACE_SECONDS = 0.2
 MOST = 100
 
 worker = Worker(lease_seconds=LEASE_SECONDS)

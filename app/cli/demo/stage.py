@@ -63,8 +63,23 @@ class Stage:
         return Broker(self.url, self.token)
 
     async def start(self) -> None:
-        """Start the gateway, then the worker. Raises CliError with the log when the gateway does not come up."""
+        """Start the gateway, register the agent, start its worker. Raises CliError, with the log of a gateway that does
+        not come up."""
         self.gateway.start()
+        await self._gateway_answers()
+        await self._register()
+        self.worker.start()
+
+    async def restart(self) -> None:
+        """kill -9 both at once, and start them again; the worker waits for the gateway by itself."""
+        self.restarts += 1
+        self.gateway.kill()
+        self.worker.kill()
+        self.gateway.start()
+        self.worker.start()
+        await self._gateway_answers()
+
+    async def _gateway_answers(self) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=2) as client:
 
             async def answers() -> bool:
@@ -74,17 +89,8 @@ class Stage:
                     return False
 
             await self.gateway.ready(answers)
-        self.worker.start()
 
-    async def restart(self) -> None:
-        """kill -9 both at once, and start them again."""
-        self.restarts += 1
-        self.gateway.kill()
-        self.worker.kill()
-        await self.start()
-
-    async def register(self) -> None:
-        """Register the agent."""
+    async def _register(self) -> None:
         body = {
             "card": default_card("count", "Counts aloud, one number at a time"),
             "cardVisibility": "public",
