@@ -28,10 +28,11 @@ _PATH_FIELDS = {"id": ("id",), "task_id": ("task_id", "taskId")}
 
 def endpoints(base: str) -> Iterator[Endpoint]:
     """The door at ``base`` (``/agents/{agent}/a2a``, or ``/a2a`` for the default agent)."""
+    routes = [(operation, route) for operation in OPERATIONS for route in operation.routes]
+    routes.sort(key=lambda row: "}:" not in row[1].path)  # a {id} would match "x:cancel" as well
     for prefix in (base, base + "/{tenant}"):
-        for operation in OPERATIONS:
-            for route in operation.routes:
-                yield _endpoint(prefix, operation, route)
+        for operation, route in routes:
+            yield _endpoint(prefix, operation, route)
 
 
 def _endpoint(prefix: str, operation: Operation, route: Route) -> Endpoint:

@@ -1,0 +1,135 @@
+"""The card's documents (a2a-server.md, Agent card)."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from starlette.requests import Request
+
+from app.settings import Settings
+from app.transports.urls import base_url
+from tests.contract.conftest import Agent
+from tests.support.broker import BrokerProcess
+from tests.support.tokens import DEV_SECRET, bearer, mint
+
+BROKER_ENVIRONMENT = {"WAYSTATION_DEFAULT_AGENT": "front-desk", "WAYSTATION_TRUSTED_PROXIES": "10.0.0.0/8, 127.0.0.2"}
+CARD = "/.well-known/agent-card.json"
+
+
+@pytest.fixture
+def door_name() -> str:
+    return "jsonrpc"
+
+
+@pytest.fixture
+def http(shared_broker: BrokerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=shared_broker.base_url, trust_env=False) as client:
+        yield client
+
+
+def test_a_private_card_needs_a_token_and_equals_an_unknown_one(agent: Agent, http: httpx.Client) -> None:
+    paths = [f"/agents/{agent.id}{CARD}", f"/agents/unknown{CARD}"]
+    without = [http.get(path) for path in paths]
+    assert [answer.status_code for answer in without] == [401, 401]
+    assert without[0].content == without[1].content
+    foreign = [http.get(path, headers=bearer(mint("b"))) for path in paths]
+    assert [answer.status_code for answer in foreign] == [404, 404]
+    assert foreign[0].content == foreign[1].content
+    assert {key: value for key, value in foreign[0].headers.items() if key != "date"} == {
+        key: value for key, value in foreign[1].headers.items() if key != "date"
+    }
+    own = http.get(paths[0], headers=bearer(mint("a")))
+    assert (own.status_code, own.json()["name"]) == (200, agent.id)
+    assert own.headers["cache-control"].startswith("private, max-age=")
+    assert http.get(paths[0], headers=bearer("nonsense")).status_code == 401
+
+
+def test_a_shared_card_is_public_unless_it_says_otherwise(agent: Agent, http: httpx.Client) -> None:
+    path = f"/agents/{agent.id}{CARD}"
+    agent.register(visibility="shared", sharedWith=["b"])
+    assert http.get(path).headers["cache-control"].startswith("public, max-age=")
+    agent.register(visibility="shared", sharedWith=["b"], cardVisibility="token")
+    assert http.get(path).status_code == 401
+    assert http.get(path, headers=bearer(mint("b"))).status_code == 200
+    assert http.get(path, headers=bearer(mint("c"))).status_code == 404
+
+
+def test_the_card_lists_the_doors_it_stands_at(agent: Agent, http: httpx.Client) -> None:
+    agent.register(visibility="shared", sharedWith=["*"])
+    card = http.get(f"/agents/{agent.id}{CARD}").json()
+    base = f"{http.base_url}".rstrip("/") + f"/agents/{agent.id}"
+    assert [(i["protocolBinding"], i["protocolVersion"], i["url"]) for i in card["supportedInterfaces"]] == [
+        ("JSONRPC", "1.0", f"{base}/rpc"),
+        ("HTTP+JSON", "1.0", f"{base}/a2a"),
+    ]
+    assert card["capabilities"]["streaming"] is True
+    assert card["capabilities"]["extensions"][0]["uri"] == "https://waystation.dev/ext/resume/v1"
+    assert http.get(f"/agents/{agent.id}/.well-known/agent.json").json() == card
+
+
+def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx.Client) -> None:
+    agent.register(visibility="shared", sharedWith=["*"])
+    path = f"/agents/{agent.id}{CARD}"
+    first = http.get(path)
+    tag, modified = first.headers["etag"], first.headers["last-modified"]
+    for headers, status in (
+        ({"If-None-Match": tag}, 304),
+        ({"If-None-Match": f'"other", W/{tag}'}, 304),
+        ({"If-None-Match": "*"}, 304),
+        ({"If-None-Match": '"other"'}, 200),
+        ({"If-None-Match": '"other"', "If-Modified-Since": modified}, 200),
+        ({"If-Modified-Since": modified}, 304),
+        ({"If-Modified-Since": "Mon, 01 Jan 2001 00:00:00 GMT"}, 200),
+        ({"If-Modified-Since": "yesterday"}, 200),
+    ):
+        answer = http.get(path, headers=headers)
+        assert (answer.status_code, answer.headers["etag"]) == (status, tag), headers
+        assert bool(answer.content) is (status == 200)
+    assert http.head(path).headers["etag"] == tag
+
+
+def test_the_default_agent_is_at_the_root_too(shared_broker: BrokerProcess, http: httpx.Client) -> None:
+    for path in (CARD, "/.well-known/agent.json"):
+        assert http.get(path).status_code == 401, "not registered yet: as for an unknown agent"
+    shared_broker.register_agent("front-desk", visibility="shared", sharedWith=["*"])
+    base = f"{http.base_url}".rstrip("/")
+    card = http.get(CARD)
+    assert [interface["url"] for interface in card.json()["supportedInterfaces"]] == [f"{base}/rpc", f"{base}/a2a"]
+    headers = bearer(mint("a")) | {"A2A-Version": "1.0"}
+    envelope = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+    for path in ("/", "/rpc", "/rpc/"):
+        assert http.post(path, json=envelope, headers=headers).json()["result"]["tasks"] == []
+    assert http.get("/a2a/tasks", headers=headers).json()["tasks"] == []
+    assert http.get("/a2a/front-desk/tasks", headers=headers).json()["tasks"] == []
+
+
+def test_agentgateway_1031_forwarded_headers_are_believed_from_trusted_peers_only(
+    agent: Agent, shared_broker: BrokerProcess
+) -> None:
+    agent.register(visibility="shared", sharedWith=["*"])
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "broker.example.org"}
+    for peer, expected in (
+        ("127.0.0.1", f"{shared_broker.base_url}/agents/{agent.id}/rpc"),
+        ("127.0.0.2", f"https://broker.example.org/agents/{agent.id}/rpc"),
+    ):
+        transport = httpx.HTTPTransport(local_address=peer)
+        with httpx.Client(transport=transport, base_url=shared_broker.base_url) as client:
+            card = client.get(f"/agents/{agent.id}{CARD}", headers=forwarded).json()
+        assert card["supportedInterfaces"][0]["url"] == expected
+
+
+@pytest.mark.parametrize("host", ['x"y<z>', "a b", "", "evil.example/path", "user@host", "h" * 254, "[::1", "h:123456"])
+def test_a_host_that_is_no_host_is_not_repeated(host: str) -> None:
+    settings = Settings(auth_mode="dev", dev_secret=SecretStr(DEV_SECRET))
+    scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 8080), "headers": [(b"host", host.encode())]}
+    assert base_url(settings, Request(scope)) == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("host", ["a.example", "a.example:8443", "[::1]:8080", "127.0.0.1"])
+def test_a_host_is_repeated(host: str) -> None:
+    settings = Settings(auth_mode="dev", dev_secret=SecretStr(DEV_SECRET))
+    scope = {"type": "http", "scheme": "https", "headers": [(b"host", host.encode())]}
+    assert base_url(settings, Request(scope)) == f"https://{host}"
+    public = settings.model_copy(update={"public_url": "https://public.example/"})
+    assert base_url(public, Request(scope)) == "https://public.example"
