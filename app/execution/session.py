@@ -138,7 +138,8 @@ def _lost(outcome: AlreadyTerminal | StaleLease | TaskMissing) -> LeaseLost | Ta
     match outcome:
         case AlreadyTerminal():
             metrics.RACES_LOST.inc()
-            return TaskTerminal(metadata={"state": outcome.state.wire, "terminalSeq": str(outcome.terminal_seq)})
+            seq = str(outcome.terminal_seq)
+            return TaskTerminal(metadata={"state": outcome.state.wire, "terminalSeq": seq, "lastSeq": seq})
         case StaleLease():
             metrics.FENCE_REJECTIONS.inc()
             return LeaseLost(metadata={"state": outcome.state.wire})

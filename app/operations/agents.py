@@ -104,6 +104,8 @@ async def list_agents(
 
 async def delete_agent(ops: Operations, caller: Caller, agent_id: str, *, force: bool) -> None:
     """Delete an agent; with ``force`` its live tasks fail. Its tasks stay readable. Raises NotFound, AgentBusy."""
+    if not AGENT_ID.fullmatch(agent_id):
+        raise NotFound
     outcome = await agents.delete(ops.db, tenant=caller.tenant, agent_id=agent_id, force=force)
     match outcome:
         case None:

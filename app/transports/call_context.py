@@ -15,6 +15,7 @@ from app.errors import (
     ContentTypeNotSupported,
     HeadersTooLarge,
     InvalidArgument,
+    NotFound,
     NotSupported,
     PayloadTooLarge,
     PermissionDenied,
@@ -55,8 +56,11 @@ class Call:
         return self.ctx.caller
 
     def path(self, name: str) -> str:
-        """A path parameter; "" where the template does not have it."""
-        return cast("dict[str, str]", self.request.path_params).get(name, "")
+        """A path parameter; "" where the template does not have it. Raises NotFound for one that no id can be."""
+        value = cast("dict[str, str]", self.request.path_params).get(name, "")
+        if "\x00" in value:  # PostgreSQL takes no U+0000 in text
+            raise NotFound
+        return value
 
     def query(self) -> dict[str, str]:
         """The query parameters. Raises InvalidArgument for one that is given twice or holds U+0000."""

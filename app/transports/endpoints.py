@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app import metrics
 from app.auth.scopes import SCOPES
-from app.errors import HeadersTooLarge, MethodNotAllowed, NotFound, WaystationError
+from app.errors import HeadersTooLarge, MethodNotAllowed, NotFound, RequestTimeout, WaystationError
 from app.transports import errors
 from app.transports.call_context import Call, authenticate, check_headers, require_any
 from app.transports.gateway import Gateway
@@ -145,8 +145,9 @@ def _render(error: WaystationError, gateway: Gateway, request: Request, door: Do
         response = errors.jsonrpc_response(error, request.headers, metadata, None)
     else:
         response = errors.rest_response(error, request.headers, metadata, media_type(request))
-    if isinstance(error, HeadersTooLarge) or error.http_status in (408, 413):
-        response.headers["Connection"] = "close"  # the rest of the body is not read
+    if isinstance(error, HeadersTooLarge | RequestTimeout):
+        # not for 413: closing while the client still sends would cost it the answer (http_protocol.py reads on)
+        response.headers["Connection"] = "close"
     return response
 
 

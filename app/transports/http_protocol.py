@@ -14,6 +14,8 @@ HEAD_SECONDS: Final = 10.0
 MAX_HEAD_BYTES: Final = 32 * 1024
 """While it is still arriving; a complete head is judged at 16 KiB, with a proper answer (``call_context``)."""
 MAX_PER_ADDRESS: Final = 200
+LINGER_SECONDS: Final = 10.0
+"""How long the rest of a request is read whose answer has been given."""
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -54,14 +56,20 @@ class AddressLimit:
 
 
 class GuardedHttp(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol with a head that must be complete in time and in size."""
+    """uvicorn's HTTP/1.1 protocol, whose requests' heads must be complete in time and in size.
+
+    What is refused early is still read for a while, for a connection closed under a sending client loses the answer
+    (RFC 9112 §9.6).
+    """
 
     def __init__(self, *, limit: AddressLimit, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._limit = limit
         self._address: str | None = None
         self._head_bytes: int | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._body_open = False
+        self._refused = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -73,35 +81,56 @@ class GuardedHttp(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._set_timer(None)
         if self._address is not None:
             self._limit.leave(self._address)
             self._address = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         super().data_received(data)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.transport.write(_TOO_LARGE % (len(_BODY), _BODY))
-                self.transport.close()
+                self._refuse()
 
     def on_message_begin(self) -> None:
         self._begin_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        self._head_bytes = None
+        self._body_open = True
+        self._set_timer(None)
         super().on_headers_complete()
 
-    def _begin_head(self) -> None:
-        self._end_head()
-        self._head_bytes = 0
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
+    def on_message_complete(self) -> None:
+        self._body_open = False
+        self._set_timer(None)
+        super().on_message_complete()
 
-    def _end_head(self) -> None:
-        self._head_bytes = None
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._body_open:
+            self._set_timer(LINGER_SECONDS)
+
+    def _begin_head(self) -> None:
+        self._head_bytes = 0
+        self._set_timer(HEAD_SECONDS)
+
+    def _refuse(self) -> None:
+        self._refused = True
+        self.transport.write(_TOO_LARGE % (len(_BODY), _BODY))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._set_timer(LINGER_SECONDS)
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._time_over)
+
+    def _time_over(self) -> None:
+        self.transport.abort()
