@@ -121,7 +121,7 @@ def built(directory: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_what_the_image_installs_migrates_and_serves(
     tmp_path: Path, empty_database_url: str, start_broker: Callable[..., BrokerProcess]
 ) -> None:

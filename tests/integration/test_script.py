@@ -64,7 +64,7 @@ def test_debian_without_ensurepip_is_told_the_package(script_alone: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_fresh_checkout_installs_once_and_tells_the_story(tmp_path: Path) -> None:
     """In a directory with a space, two commands at once: one installs, the other waits; then the demo works."""
     fresh = tmp_path / "a checkout"

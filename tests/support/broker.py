@@ -22,7 +22,7 @@ from tests.support.tokens import DEV_SECRET, bearer, mint
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, "-m", "app")
-READY_SECONDS = 30
+READY_SECONDS = 60
 STOP_SECONDS = 45
 
 
