@@ -1,6 +1,6 @@
 """What the A2A doors have in common: which agent, which headers, and an operation's stream as frames."""
 
-from collections.abc import Mapping
+from typing import cast
 
 from starlette.responses import Response
 
@@ -89,14 +89,7 @@ class _Frames:
 def resume_after(metadata: object) -> str | None:
     """The cursor in a SubscribeToTask request's metadata, under the resume extension's URI: a cursor itself, or
     ``{"lastEventId": cursor}``. Anything else is no cursor, and is passed on to be refused as malformed."""
-    match metadata:
-        case None | "":
-            return None
-        case bool():
-            return "malformed"
-        case str() | int():
-            return str(metadata)
-        case Mapping():
-            return resume_after(metadata.get("lastEventId"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        case _:
-            return "malformed"
+    value = cast("dict[str, object]", metadata).get("lastEventId") if isinstance(metadata, dict) else metadata
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "malformed"
