@@ -5,8 +5,7 @@ claims, the issuer by exact lookup, the one key by (issuer, kid), the library's 
 our own checks of every claim we use. Whatever goes wrong is one and the same 401; the reason is only counted.
 """
 
-import base64
-import re
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
@@ -17,39 +16,22 @@ from jose.exceptions import ExpiredSignatureError, JOSEError, JWTClaimsError
 from app.auth import scopes
 from app.auth.accepted import Accepted, AcceptedTokens
 from app.auth.caller import Caller
+from app.auth.claims import (
+    LEEWAY_SECONDS,
+    MAX_LIFETIME_SECONDS,
+    MAX_SUBJECT_CHARACTERS,
+    Refused,
+    caller_of,
+    check_form,
+    parse,
+)
 from app.auth.issuers import DEV_AUDIENCE, DEV_ISSUER, TENANT, Claims, Policy, policies
 from app.auth.jwks import MAX_KID_CHARACTERS, VerificationKey
 from app.auth.keys import KeyStore
 from app.clock import Clock
-from app.errors import ParseError, Unauthenticated, Unavailable
-from app.protocol import strict_json
+from app.errors import Unauthenticated, Unavailable
 from app.settings import MIN_SECRET_BYTES, Settings
 
-MAX_TOKEN_BYTES: Final = 8192
-MAX_LIFETIME_SECONDS: Final = 24 * 3600
-LEEWAY_SECONDS: Final = 30
-MAX_SUBJECT_CHARACTERS: Final = 256
-
-FAILURE_REASONS: Final = (
-    "missing",
-    "scheme",
-    "malformed",
-    "header",
-    "algorithm",
-    "issuer",
-    "type",
-    "kid",
-    "unknown_key",
-    "keys_unavailable",
-    "signature",
-    "expired",
-    "claims",
-    "tenant",
-    "error",
-)
-"""All values that ``on_failure`` is called with."""
-
-_COMPACT_JWS = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 _REFUSED_HEADERS = frozenset({"crit", "b64", "jku", "x5u", "jwk", "x5c", "zip", "enc"})
 # The library ignores what it does not know: this constant and its one use are the only place for options.
 _OPTIONS: Final[dict[str, object]] = {
@@ -61,13 +43,7 @@ _OPTIONS: Final[dict[str, object]] = {
     "leeway": LEEWAY_SECONDS,
 }
 
-
-class _Refused(Exception):
-    """The token is not accepted; ``reason`` is one of FAILURE_REASONS."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+log = logging.getLogger(__name__)
 
 
 class TokenVerifier:
@@ -95,30 +71,30 @@ class TokenVerifier:
         """
         try:
             return await self._accept(_bearer(authorization))
-        except _Refused as refused:
+        except Refused as refused:
             reason = refused.reason
         except Unavailable:
             self._on_failure("keys_unavailable")
             raise
-        except Exception:
-            # A token can break a library in ways nobody has thought of; none of them is the caller's to see.
+        except Exception as error:
+            # A token can break a library in ways nobody has thought of. Neither caller nor log sees what it says.
+            log.warning("a token's check ended with %s", type(error).__name__)
             reason = "error"
         self._on_failure(reason)
         raise Unauthenticated
 
     async def _accept(self, token: str) -> Caller:
-        if len(token) > MAX_TOKEN_BYTES or not token.isascii():
-            raise _Refused("malformed")
+        check_form(token)
         known = self._accepted.get(token)
         if known is not None and known.key is await self._current(known):
             if known.caller.expires_at <= self._clock() - LEEWAY_SECONDS:
-                raise _Refused("expired")
+                raise Refused("expired")
             return known.caller
-        header, claims = _parse(token)
+        header, claims = parse(token)
         policy = self._policy(header, claims)
         key = await self._find_key(policy, header)
         verified = _decode(token, *self._library_key(key), policy)
-        caller = _caller(verified, policy, self._clock())
+        caller = caller_of(verified, policy, self._clock())
         self._accepted.put(token, Accepted(caller, policy.issuer, key))
         return caller
 
@@ -129,19 +105,19 @@ class TokenVerifier:
     def _policy(self, header: Claims, claims: Claims) -> Policy:
         """The issuer's policy, if the header is one it admits. Nothing is believed yet: the claims are unverified."""
         if not _REFUSED_HEADERS.isdisjoint(header):
-            raise _Refused("header")
+            raise Refused("header")
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise _Refused("algorithm")
+            raise Refused("algorithm")
         issuer = claims.get("iss")
         policy = self._policies.get(issuer) if isinstance(issuer, str) else None
         if policy is None:
-            raise _Refused("issuer")
+            raise Refused("issuer")
         if algorithm not in policy.algorithms:
-            raise _Refused("algorithm")
+            raise Refused("algorithm")
         kind = header.get("typ")
         if not isinstance(kind, str) or kind.lower() not in policy.types:
-            raise _Refused("type")
+            raise Refused("type")
         return policy
 
     async def _find_key(self, policy: Policy, header: Claims) -> VerificationKey | None:
@@ -149,15 +125,15 @@ class TokenVerifier:
         kid = header.get("kid")
         if policy.issuer == DEV_ISSUER:
             if "kid" in header:
-                raise _Refused("kid")
+                raise Refused("kid")
             return None
         if not isinstance(kid, str) or not 1 <= len(kid) <= MAX_KID_CHARACTERS:
-            raise _Refused("kid")
+            raise Refused("kid")
         key = await self._keys.find(policy.issuer, kid)
         if key is None:
-            raise _Refused("unknown_key")
+            raise Refused("unknown_key")
         if key.algorithm != header["alg"]:
-            raise _Refused("algorithm")
+            raise Refused("algorithm")
         return key
 
     def _library_key(self, key: VerificationKey | None) -> tuple[Key, str]:
@@ -193,28 +169,11 @@ def mint_dev(secret: str, *, tenant: str, subject: str, scope: str, agents: Sequ
 
 def _bearer(authorization: str | None) -> str:
     if not authorization:
-        raise _Refused("missing")
+        raise Refused("missing")
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
-        raise _Refused("scheme")
+        raise Refused("scheme")
     return token.strip(" ")
-
-
-def _parse(token: str) -> tuple[Claims, Claims]:
-    """Header and claims, each strictly read and not yet verified."""
-    segments = _COMPACT_JWS.fullmatch(token)
-    if segments is None:
-        raise _Refused("malformed")
-    try:
-        header, claims = (
-            strict_json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))
-            for segment in segments.groups()
-        )
-    except (ValueError, ParseError):
-        raise _Refused("malformed") from None
-    if not isinstance(header, dict) or not isinstance(claims, dict):
-        raise _Refused("malformed")
-    return cast("Claims", header), cast("Claims", claims)
 
 
 def _decode(token: str, key: Key, algorithm: str, policy: Policy) -> Claims:
@@ -222,46 +181,15 @@ def _decode(token: str, key: Key, algorithm: str, policy: Policy) -> Claims:
     try:
         return jwt.decode(token, key, [algorithm], _OPTIONS, policy.audience, policy.issuer)
     except ExpiredSignatureError:
-        raise _Refused("expired") from None
+        raise Refused("expired") from None
     except JWTClaimsError:
-        raise _Refused("claims") from None
+        raise Refused("claims") from None
     except JOSEError as error:
         # JWTError wraps the signature's error, or names a claim that is missing.
-        raise _Refused("signature" if error.args and isinstance(error.args[0], JOSEError) else "claims") from None
+        raise Refused("signature" if error.args and isinstance(error.args[0], JOSEError) else "claims") from None
     except (TypeError, OverflowError, AttributeError, RecursionError):
         # What the library lets through for claims of the wrong type.
-        raise _Refused("claims") from None
-
-
-def _caller(claims: Claims, policy: Policy, now: float) -> Caller:
-    """The verified claims as a Caller: own checks, for the library lets strings, floats and far dates pass."""
-    exp, iat, nbf = _seconds(claims, "exp"), _seconds(claims, "iat"), _seconds(claims, "nbf", absent=0)
-    if exp <= now - LEEWAY_SECONDS:
-        raise _Refused("expired")
-    if iat > now + LEEWAY_SECONDS or nbf > now + LEEWAY_SECONDS or not 0 < exp - iat <= MAX_LIFETIME_SECONDS:
-        raise _Refused("claims")
-    subject, scope, agents = claims.get("sub"), claims.get("scope", ""), claims.get("agents", [])
-    if not isinstance(subject, str) or not 1 <= len(subject) <= MAX_SUBJECT_CHARACTERS or not isinstance(scope, str):
-        raise _Refused("claims")
-    if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in cast("list[object]", agents)):
-        raise _Refused("claims")
-    tenant = policy.tenant_of(claims)
-    if tenant is None:
-        raise _Refused("tenant")
-    return Caller(
-        tenant=tenant,
-        subject=subject,
-        scopes=scopes.parse(scope) & policy.scopes,
-        agents=frozenset(cast("list[str]", agents)),
-        expires_at=float(exp),
-    )
-
-
-def _seconds(claims: Claims, name: str, absent: int | None = None) -> int:
-    value = claims.get(name, absent)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _Refused("claims")
-    return value
+        raise Refused("claims") from None
 
 
 def _dev_key(secret: str) -> Key:

@@ -6,11 +6,14 @@ import struct
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.protocol.canonical import sha256_of
 from app.protocol.strict_json import loads
+
+# The machine may be busy: a slow example is no fault.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
@@ -46,11 +49,13 @@ def printed(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
+@unhurried
 @given(VALUES)
 def test_is_the_hash_of_the_rfc_8785_form(value: object) -> None:
     assert sha256_of(value) == hashlib.sha256(rfc8785.dumps(value)).digest()
 
 
+@unhurried
 @given(ANY_INT64)
 def test_never_raises_for_what_the_loader_accepts(value: object) -> None:
     assert len(sha256_of(loads(json.dumps(value).encode()))) == 32

@@ -5,11 +5,14 @@ import time
 
 import orjson
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.errors import ParseError
 from app.protocol import strict_json
+
+# The machine may be busy: a slow example is no fault.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -143,6 +146,7 @@ def loads_or_none(raw: bytes) -> tuple[object] | None:
 ALPHABET = [*'{}[]:,"\\ueE+-.0159aАd\x00\n ', r"\u0000", r"\ud800", r"\udc00", '"a":', "NaN", "true", "null", "é", "😀"]
 
 
+@unhurried
 @given(st.binary() | st.lists(st.sampled_from(ALPHABET)).map("".join).map(str.encode))
 @example(b'{"a":1,"a":1}')
 @example(rb'"\u0000"')
@@ -153,6 +157,7 @@ def test_raises_nothing_but_parse_error_and_agrees_with_the_usual_parsers(raw: b
         assert accepted == (orjson.loads(raw),)
 
 
+@unhurried
 @given(VALUES)
 def test_round_trip(value: object) -> None:
     text = strict_json.dumps(value)
@@ -162,6 +167,7 @@ def test_round_trip(value: object) -> None:
     assert len(text.splitlines()) <= 1
 
 
+@unhurried
 @given(st.lists(st.sampled_from("[]{}"), min_size=60).map("".join))
 def test_depth_is_judged_like_the_recursion_it_prevents(brackets: str) -> None:
     """Up to the first syntax error, the scanner never nests deeper than the measure says."""

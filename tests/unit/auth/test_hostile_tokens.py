@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 
-from app.auth.tokens import FAILURE_REASONS
+from app.auth.claims import FAILURE_REASONS
 from tests.support.oidc import Forge, OidcServer, b64, ec_jwk, ec_key, es256, hs256, jws, rs256, rsa_jwk, rsa_key
 from tests.unit.auth.conftest import Verification
 

@@ -79,7 +79,7 @@ UNUSABLE: dict[str, object] = {
     "off the curve": ec_jwk("ec", y=b64(b"\x01" * 32)),
     "the origin": ec_jwk("ec", x=b64(bytes(32)), y=b64(bytes(32))),
     "a short coordinate": ec_jwk("ec", x=b64(b"\x01" * 31)),
-    "a long coordinate": ec_jwk("ec", x=b64(bytes(1)) + ec_jwk("ec")["x"]),
+    "a long coordinate": ec_jwk("ec", x=octets(ec_key("ec").public_key().public_numbers().x, 33)),
     "y missing": {name: value for name, value in ec_jwk("ec").items() if name != "y"},
 }
 

@@ -1,19 +1,27 @@
 """Good tokens: what they prove, up to the very limits; the dev mode; and what a remembered token is worth."""
 
+import asyncio
 import time
 
 import pytest
-from jose import jwk
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jose import jwk, jwt
 from jose.backends import cryptography_backend
+from jose.exceptions import JWTError
 
+from app.auth import accepted, tokens
 from app.auth.caller import Caller
 from app.auth.keys import KeyStore
 from app.auth.tokens import TokenVerifier, mint_dev
-from app.errors import Unavailable
+from app.errors import Unauthenticated, Unavailable
 from app.settings import Settings
 from tests.support.oidc import JWKS, Forge, Json, OidcServer, ec_key, es256, hs256, jws, rs256, rsa_jwk, rsa_key
 from tests.support.tokens import DEV_SECRET, mint
 from tests.unit.auth.conftest import Verification, issuer_settings, oidc_settings, trusting
+
+# The machine may be busy: a slow example is no fault.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 DAY = 24 * 3600
 
@@ -23,6 +31,15 @@ def test_the_library_uses_the_cryptography_backend() -> None:
     assert jwk.get_key("RS256") is cryptography_backend.CryptographyRSAKey
     assert jwk.get_key("ES256") is cryptography_backend.CryptographyECKey
     assert jwk.get_key("HS256") is cryptography_backend.CryptographyHMACKey
+
+
+@pytest.mark.parametrize("claim", ["exp", "iat", "aud", "iss", "sub"])
+def test_the_library_knows_each_of_our_options(claim: str) -> None:
+    """It ignores what it does not know, so a misspelt option would be none."""
+    claims = {name: value for name, value in Forge("i").claims(aud="a").items() if name != claim}
+    token = jws({"alg": "HS256"}, claims, hs256(b"k" * 32))
+    with pytest.raises(JWTError, match=f'missing required key "{claim}"'):
+        jwt.decode(token, "k" * 32, ["HS256"], tokens._OPTIONS, "a", "i")  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_token_becomes_a_caller(trust: Verification, forge: Forge) -> None:
@@ -236,6 +253,29 @@ async def test_a_token_beside_a_remembered_one_is_judged_by_itself(trust: Verifi
     assert (await trust.caller(forge.token(forge.claims(sub="bob")))).subject == "bob"
 
 
+async def test_only_the_latest_tokens_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepted, "MAX_REMEMBERED", 3)
+    remembered = accepted.AcceptedTokens()
+    proof = accepted.Accepted(Caller("a", "s", frozenset(), frozenset(), 0.0), "i", None)
+    for name in "abcd":
+        remembered.put(name, proof)
+    assert [remembered.get(name) for name in "abcd"] == [None, proof, proof, proof]
+
+
+async def test_what_nobody_has_thought_of_is_a_401(
+    idp: OidcServer, forge: Forge, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(KeyStore):
+        async def find(self, issuer: str, kid: str) -> None:
+            raise RecursionError(f"{issuer} {kid}")
+
+    settings = oidc_settings(issuer_settings(idp))
+    token = forge.token()
+    assert await trusting(settings, Broken(settings.issuers)).refusal(f"Bearer {token}") == "error"
+    assert "RecursionError" in caplog.text
+    assert forge.issuer not in caplog.text
+
+
 # Dev mode -------------------------------------------------------------------------------------------------------------
 
 
@@ -309,6 +349,11 @@ async def test_types_of_dev_tokens(dev: Verification, typ: str) -> None:
         "another issuer": (dev_token({}, iss="waystation"), "issuer"),
         "another audience": (dev_token({}, aud="https://waystation.test"), "claims"),
         "a tenant in capitals": (dev_token({}, tenant="A"), "tenant"),
+        "a tenant and a newline": (dev_token({}, tenant="a\n"), "tenant"),
+        "two tenants": (dev_token({}, tenant="a,b"), "tenant"),
+        "a quoted tenant": (dev_token({}, tenant="a'"), "tenant"),
+        "an underscore first": (dev_token({}, tenant="_a"), "tenant"),
+        "no tenant": (dev_token({}, tenant=None), "tenant"),
         "a year": (dev_token({}, exp=int(time.time()) + 365 * DAY), "claims"),
     }.values(),
 )
@@ -340,3 +385,31 @@ async def test_dev_mode_beside_an_issuer(idp: OidcServer, forge: Forge) -> None:
 def test_a_public_key_is_no_secret(secret: str) -> None:
     with pytest.raises(ValueError, match="dev secret"):
         trusting(dev_settings(dev_secret=secret), KeyStore([]))
+
+
+GOOD_DEV_TOKEN = mint("a", seconds=3600)
+PIECES = st.sampled_from(
+    ["", ".", "=", "A", "_", "é", "\0", "eyJhbGciOiJub25lIn0", GOOD_DEV_TOKEN[:40], GOOD_DEV_TOKEN[40:]]
+)
+
+
+@unhurried
+@given(
+    st.text(max_size=50)
+    | st.lists(PIECES).map("".join)
+    | st.builds(
+        lambda place, new: GOOD_DEV_TOKEN[:place] + new + GOOD_DEV_TOKEN[place + 1 :],
+        st.integers(0, len(GOOD_DEV_TOKEN)),
+        st.text(max_size=3),
+    )
+)
+def test_nothing_but_401(token: str) -> None:
+    dev = trusting(dev_settings(), KeyStore([]))
+    try:
+        caller = asyncio.run(dev.caller(token))
+    except Unauthenticated:
+        assert dev.failures != ["error"]
+    else:
+        # Nothing is another token: only the last character of a base64 text has bits that mean nothing.
+        assert token.strip(" ")[:-1] == GOOD_DEV_TOKEN[:-1]
+        assert caller.tenant == "a"
