@@ -60,22 +60,25 @@ class Policy:
         return tenant if self.tenants is None or tenant in self.tenants else None
 
 
+_DEV_POLICY = Policy(
+    issuer=DEV_ISSUER,
+    audience=DEV_AUDIENCE,
+    algorithms=frozenset({"HS256"}),
+    types=_TYPES_WITH_JWT,
+    rule=TenantRule(path="tenant"),
+)
+
+
 def policies(settings: Settings) -> dict[str, Policy]:
-    """All trusted issuers by their exact ``iss``; in dev mode Waystation's own HS256 issuer among them.
+    """All trusted issuers by their exact ``iss``: the configured ones, or in dev mode only Waystation's own.
 
     Raises ValueError for a rule, tenant or scope that cannot work, or an issuer given twice.
     """
+    if settings.auth_mode == "dev":
+        return {DEV_ISSUER: _DEV_POLICY}
     known = {issuer.issuer: _policy(issuer) for issuer in settings.issuers}
     if len(known) != len(settings.issuers) or DEV_ISSUER in known:
         raise ValueError(f"ISSUERS: each issuer once, and {DEV_ISSUER} is reserved")
-    if settings.auth_mode == "dev":
-        known[DEV_ISSUER] = Policy(
-            issuer=DEV_ISSUER,
-            audience=DEV_AUDIENCE,
-            algorithms=frozenset({"HS256"}),
-            types=_TYPES_WITH_JWT,
-            rule=TenantRule(path="tenant"),
-        )
     return known
 
 
