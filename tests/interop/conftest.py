@@ -81,13 +81,11 @@ def make_client(request: pytest.FixtureRequest, programs: Callable[[str], Client
     return lambda url, token: Client(program, binding, url, token)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def replicas(
     postgres_server: SharedPostgres, template_database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
-    """Two brokers on one database, shared by the tests of a module. Their heartbeat is short, so that streams carry
-    some.
-    """
+    """Two brokers on one database, shared by all tests; their heartbeat is short, so that streams carry some."""
     name = run_sync(postgres_server.create_database(template_database))
     logs: Path = tmp_path_factory.mktemp("replicas")
     url = postgres_server.dsn(name)
@@ -114,7 +112,8 @@ def agent(replicas: tuple[BrokerProcess, BrokerProcess], make_client: MakeClient
 
 
 def register(broker: BrokerProcess, name: str) -> None:
-    broker.register_agent(name, OWNER, visibility="shared", sharedWith=list(TENANTS))
+    """The grace is long, so that a busy machine does not decide whether a worker hears of a cancel in time."""
+    broker.register_agent(name, OWNER, visibility="shared", sharedWith=list(TENANTS), cancelGraceSeconds=20)
 
 
 def wait_for_card(url: str, seconds: float = 5) -> None:

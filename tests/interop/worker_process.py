@@ -1,4 +1,4 @@
-"""A worker as agent authors run it: ``waystation worker run`` with an unchanged executor, killed and started at will."""
+"""A worker as agent authors run it: ``waystation worker run`` with an unchanged executor, killed at will."""
 
 import os
 import subprocess
