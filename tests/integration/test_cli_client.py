@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.cli import ROOT, Background, background, dev_environment, waystation
+from tests.support.cli import ROOT, Background, background, dev_environment, here, waystation
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,7 +37,7 @@ def run(broker: BrokerProcess, tmp_path: Path) -> Run:
     """``run(*arguments)``: a command of a client of tenant ``a``, run to its end."""
 
     def command(*arguments: str, tenant: str = "a", stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return waystation(*arguments, env=dev_environment(broker.base_url, tenant), cwd=tmp_path, stdin=stdin)
+        return here(*arguments, env=dev_environment(broker.base_url, tenant), cwd=tmp_path, stdin=stdin)
 
     return command
 
@@ -176,23 +175,27 @@ def test_an_unchanged_executor_asks_and_goes_on(run: Run, broker: BrokerProcess,
         assert process.stop(signal.SIGTERM) == 0
 
 
-def test_watch_goes_on_across_a_killed_broker(run: Run, broker: BrokerProcess, worker: Background) -> None:
+def test_watch_goes_on_across_a_killed_broker(
+    run: Run, broker: BrokerProcess, worker: Background, tmp_path: Path
+) -> None:
     task = json.loads(run("send", "plain", "wait", "--no-wait", "-o", "json").stdout)["task"]["id"]
-    watched: list[subprocess.CompletedProcess[str]] = []
-    watcher = threading.Thread(target=lambda: watched.append(run("tasks", "watch", task, "-o", "ndjson")))
-    watcher.start()
-    broker.kill()
-    broker.start()
-    assert run("tasks", "cancel", task).returncode == 0
-    watcher.join(60)
-    seen = events(watched[0])
-    assert watched[0].returncode == 3, watched[0].stderr
+    watch = ("tasks", "watch", task, "-o", "ndjson")
+    env = dev_environment(broker.base_url)
+    with background(*watch, env=env, cwd=tmp_path, log=tmp_path / "watch.log") as watcher:
+        watcher.wait_for('"seq":3')
+        broker.kill()
+        watcher.wait_for("stream interrupted; resuming after 1.")
+        broker.start()
+        assert run("tasks", "cancel", task).returncode == 0
+        assert watcher.process.wait(60) == 3
+    seen = [json.loads(line) for line in watcher.output().splitlines() if line.startswith("{")]
     assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
 
 
 def test_a_worker_that_may_not_work_says_so(run: Run, broker: BrokerProcess, tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    answer = run("worker", "run", "handlers:plain", "--agent", "nobody")
+    arguments = ("worker", "run", "handlers:plain", "--agent", "nobody")
+    answer = waystation(*arguments, env=dev_environment(broker.base_url), cwd=tmp_path)
     assert answer.returncode == 1
     assert "the broker refuses this worker" in answer.stderr
     assert "waystation agents list" in answer.stderr

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +14,10 @@ from pydantic import SecretStr
 from app.auth.caller import Caller
 from app.auth.keys import KeyStore
 from app.auth.tokens import TokenVerifier
-from app.cli import main
 from app.cli.identity import dev_secret, make_dev_secret
 from app.settings import Settings
 from tests.support.broker import free_port
-from tests.support.cli import environment, waystation
+from tests.support.cli import environment, here, waystation
 from tests.support.tokens import DEV_SECRET
 
 Command = Callable[..., tuple[int, str, str]]
@@ -27,21 +25,12 @@ COMMANDS = ("serve", "migrate", "demo", "token", "agents", "send", "tasks", "wor
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """``command(*arguments, NAME="value", …)``: exit code, stdout and stderr of the entry, called in this process with
-    these environment variables and none of the product's own beside them."""
-    monkeypatch.chdir(tmp_path)
-    for name in [*os.environ]:
-        if name.startswith("WAYSTATION_") or name == "DATABASE_URL":
-            monkeypatch.delenv(name)
+def command(tmp_path: Path) -> Command:
+    """``command(*arguments, NAME="value", …)``: exit code, stdout and stderr with these environment variables."""
 
     def run(*arguments: str, **variables: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["waystation", *arguments])
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capsys.readouterr()
+        answer = here(*arguments, env=environment(**variables), cwd=tmp_path)
+        return answer.returncode, answer.stdout, answer.stderr
 
     return run
 
