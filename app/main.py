@@ -77,7 +77,9 @@ class Broker:
     async def open(self, app: FastAPI) -> None:
         """Start everything and mount the doors; PostgreSQL may be away meanwhile, then readiness says so."""
         settings = self.settings
-        self.db = await Database.connect(self.dsn, size=settings.pool_size)
+        self.db = await Database.connect(
+            self.dsn, size=settings.pool_size, pooler=settings.direct_database_url is not None
+        )
         self.wakeups = Wakeups(self.direct_dsn)
         await self.wakeups.start()
         self.directory = AgentDirectory(self.db, self.wakeups)

@@ -9,8 +9,8 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import LiteralString, Self
 
 import asyncpg
@@ -21,6 +21,7 @@ APP_ROLE = "waystation_app"
 ACQUIRE_SECONDS = 2.0
 COMMAND_SECONDS = 5.0
 RETRIES = 5
+SYNC_CANCELED = "canceling wait for synchronous replication"
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 _RETRYABLE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _AWAY = (
@@ -55,6 +56,14 @@ def unavailable() -> Unavailable:
     return Unavailable(retry_after=random.uniform(1, 5))  # noqa: S311 - jitter, not a secret
 
 
+class _PoolConnection(asyncpg.Connection):
+    """Leaves no session state behind (settings are SET LOCAL, LISTEN has a connection of its own), so nothing is reset on
+    release: that would be a round trip for every operation. An open transaction is still rolled back."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 class Connection:
     """A pooled connection inside one transaction that sees the named tenants only."""
 
@@ -81,10 +90,11 @@ class Database:
         self.waits = 0
 
     @classmethod
-    async def connect(cls, dsn: str, *, size: int = 16) -> Self:
+    async def connect(cls, dsn: str, *, size: int = 16, pooler: bool = False) -> Self:
         """Open the pool (lazily: it is usable while PostgreSQL starts, and answers Unavailable until it has).
 
-        ``size`` is the greatest number of connections.
+        ``size`` is the greatest number of connections; ``pooler``: the DSN leads through one that gives each transaction
+        another server connection (PgBouncer), where prepared statements cannot be kept.
         """
         server_settings = {
             "application_name": "waystation",
@@ -100,6 +110,8 @@ class Database:
             command_timeout=COMMAND_SECONDS,
             timeout=ACQUIRE_SECONDS,
             server_settings=server_settings,
+            connection_class=_PoolConnection,
+            statement_cache_size=0 if pooler else 100,
             max_inactive_connection_lifetime=60,
         )
         await pool
@@ -160,7 +172,8 @@ class Database:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 self.wait_seconds += time.monotonic() - start
                 self.waits += 1
-                yield connection
+                with _unreplicated(connection):
+                    yield connection
         except _RETRYABLE as error:
             raise unavailable() from error
         except asyncpg.PostgresError as error:
@@ -172,6 +185,26 @@ class Database:
             raise
         except _AWAY as error:
             raise unavailable() from error
+
+
+@contextmanager
+def _unreplicated(connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Generator[None]:
+    """Unavailable when a commit here was not confirmed by its synchronous standby: PostgreSQL then reports success and a
+    warning only, but the outcome is unknown (reliability.md, Promises)."""
+    doubts: list[str] = []
+
+    def listen(_connection: object, notice: object) -> None:
+        text = str(notice)
+        if SYNC_CANCELED in text:
+            doubts.append(text)
+
+    connection.add_log_listener(listen)
+    try:
+        yield
+    finally:
+        connection.remove_log_listener(listen)
+    if doubts:
+        raise unavailable()
 
 
 async def _may_use_app_role(dsn: str) -> bool:

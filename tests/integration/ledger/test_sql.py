@@ -114,7 +114,8 @@ UPDATE queue SET worker = 'w', lease_until = now() + interval '1 h'
 """
 PICK = """
 SELECT s.tenant_id, s.task_id FROM queue s
- WHERE s.agent_id = $1 AND s.tenant_id = $2 AND s.fair_key = $3 AND s.worker IS NULL AND s.run_at <= $4 ORDER BY s.priority DESC, s.run_at, s.task_id LIMIT $5 FOR UPDATE SKIP LOCKED"""
+ WHERE s.agent_id = $1 AND s.tenant_id = $2 AND s.fair_key = $3 AND s.worker IS NULL AND s.run_at <= $4
+ ORDER BY s.priority DESC, s.run_at, s.task_id LIMIT $5 FOR UPDATE SKIP LOCKED"""
 HELD = """
 SELECT s.tenant_id, s.task_id FROM queue s WHERE s.worker IS NOT NULL AND (s.lease_until < $1 OR s.signal_until <= $1)
  ORDER BY s.tenant_id, s.task_id LIMIT 100"""
