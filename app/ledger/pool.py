@@ -57,8 +57,8 @@ def unavailable() -> Unavailable:
 
 
 class _PoolConnection(asyncpg.Connection):
-    """Leaves no session state behind (settings are SET LOCAL, LISTEN has a connection of its own), so nothing is reset on
-    release: that would be a round trip for every operation. An open transaction is still rolled back."""
+    """Leaves no session state behind (settings are SET LOCAL, LISTEN has a connection of its own), so nothing is reset
+    on release: that would be a round trip for every operation. An open transaction is still rolled back."""
 
     def get_reset_query(self) -> str:
         return ""
@@ -93,8 +93,8 @@ class Database:
     async def connect(cls, dsn: str, *, size: int = 16, pooler: bool = False) -> Self:
         """Open the pool (lazily: it is usable while PostgreSQL starts, and answers Unavailable until it has).
 
-        ``size`` is the greatest number of connections; ``pooler``: the DSN leads through one that gives each transaction
-        another server connection (PgBouncer), where prepared statements cannot be kept.
+        ``size`` is the greatest number of connections; ``pooler``: the DSN leads through one that gives each
+        transaction another server connection (PgBouncer), where prepared statements cannot be kept.
         """
         server_settings = {
             "application_name": "waystation",
@@ -189,8 +189,8 @@ class Database:
 
 @contextmanager
 def _unreplicated(connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Generator[None]:
-    """Unavailable when a commit here was not confirmed by its synchronous standby: PostgreSQL then reports success and a
-    warning only, but the outcome is unknown (reliability.md, Promises)."""
+    """Unavailable when a commit here was not confirmed by its synchronous standby: PostgreSQL then reports success and
+    a warning only, but the outcome is unknown (reliability.md, Promises)."""
     doubts: list[str] = []
 
     def listen(_connection: object, notice: object) -> None:
