@@ -108,10 +108,14 @@ BEGIN
   FOR i IN 1..cardinality(p_tasks) LOOP
     v_at := ledger_enter(p_tenants[i]);
     state := NULL;
-    UPDATE queue s SET lease_until = CASE WHEN p_seconds = 0 THEN s.lease_until
-                                          ELSE v_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds)) END
-     WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i] AND s.fence = p_fences[i] AND s.worker IS NOT NULL
-    RETURNING s.lease_until, s.signal INTO expires_at, signal;
+    IF p_seconds = 0 THEN
+      SELECT s.lease_until, s.signal INTO expires_at, signal FROM queue s
+       WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i] AND s.fence = p_fences[i] AND s.worker IS NOT NULL;
+    ELSE
+      UPDATE queue s SET lease_until = v_at + make_interval(secs => coalesce(p_seconds, s.lease_seconds))
+       WHERE s.tenant_id = p_tenants[i] AND s.task_id = p_tasks[i] AND s.fence = p_fences[i] AND s.worker IS NOT NULL
+      RETURNING s.lease_until, s.signal INTO expires_at, signal;
+    END IF;
     ok := FOUND;
     IF NOT ok THEN
       expires_at := NULL; signal := NULL;
