@@ -88,6 +88,7 @@ class ClaimLoop:
         """Answer all who wait with none; a claim that is under way still goes to its poller."""
         while self._waiting:
             _answer(self._waiting.popleft(), [])
+        self._signal.set()  # nobody is left to wait for
 
     async def stop(self) -> None:
         """Drain, and wait for the claim that is under way."""
