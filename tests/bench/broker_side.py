@@ -37,7 +37,7 @@ async def started(postgres: EmbeddedPostgres, settings: Settings) -> AsyncGenera
         "WAYSTATION_LOG_LEVEL": "warning",
     }
     _command("migrate", environment=environment)
-    with running([sys.executable, "-m", "app", "serve"], environment, port):
+    with running([sys.executable, "-m", "app", "serve"], environment, port) as server:
         worker = _token(environment, "--scope", "worker:lease agents:admin agents:read", "--agents", AGENT)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http:
             answer = await http.put(
@@ -45,12 +45,12 @@ async def started(postgres: EmbeddedPostgres, settings: Settings) -> AsyncGenera
             )
             answer.raise_for_status()
         order = {"port": port, "token": worker, "agent": AGENT, "concurrency": settings.worker_concurrency}
-        with running([sys.executable, "-m", "tests.bench.worker", json.dumps(order)]):
+        with running([sys.executable, "-m", "tests.bench.worker", json.dumps(order)]) as worker_pid:
             client = _token(environment, "--scope", "tasks:read tasks:write tasks:cancel")
             about = (
                 f"auth and metrics on, 1 HTTP worker process ({settings.worker_concurrency} tasks), a call per event"
             )
-            yield Side("broker", port, f"/agents/{AGENT}/rpc", client, about)
+            yield Side("broker", port, f"/agents/{AGENT}/rpc", client, about, (server, worker_pid))
 
 
 def _token(environment: dict[str, str], *options: str) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from app.embedded import EmbeddedPostgres
 from tests.bench import broker_side, sdk_side
-from tests.bench.processes import ROOT
+from tests.bench.processes import ROOT, cpu_seconds
 from tests.bench.sides import Settings, Side, query
 
 POSTGRES_OPTIONS = {"shared_buffers": "256MB", "max_connections": "100"}
@@ -40,11 +40,12 @@ SHOWN_OPTIONS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """One turn of one side. Times in milliseconds."""
+    """One turn of one side. Times in milliseconds; ``cpu`` is what the side's own processes used for one lifecycle."""
 
     rate: float
     p50: float
     p99: float
+    cpu: float
 
 
 async def measure(side: Side, clients: int, warmup: float, seconds: float) -> Measured:
@@ -53,6 +54,7 @@ async def measure(side: Side, clients: int, warmup: float, seconds: float) -> Me
         "port": side.port, "path": side.path, "token": side.token,
         "clients": clients, "warmup": warmup, "seconds": seconds,
     }  # fmt: skip
+    before = sum(map(cpu_seconds, side.pids))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.bench.load", json.dumps(order),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -63,7 +65,8 @@ async def measure(side: Side, clients: int, warmup: float, seconds: float) -> Me
     result = json.loads(output)
     if result["errors"]:
         raise RuntimeError(f"{side.name}: {result['errors']} wrong answers, first: {result['first_error']}")
-    return Measured(result["rate"], result["p50"], result["p99"])
+    cpu = (sum(map(cpu_seconds, side.pids)) - before) * 1000 / max(1, result["answered"])
+    return Measured(result["rate"], result["p50"], result["p99"], cpu)
 
 
 async def compare(sides: list[Side], options: argparse.Namespace) -> list[dict[str, Measured]]:
@@ -93,10 +96,11 @@ def report(repeats: list[dict[str, Measured]], sides: list[Side]) -> None:
     for side in sides:
         rates = [results[side.name].rate for results in repeats]
         middle = statistics.median(results[side.name].p50 for results in repeats)
+        cpu = statistics.median(results[side.name].cpu for results in repeats)
         slowest = statistics.median(results[side.name].p99 for results in repeats)
         print(
             f"{side.name}: median {statistics.median(rates):.1f} lifecycles/s ({min(rates):.1f}..{max(rates):.1f}), "
-            f"p50 {middle:.0f} ms, p99 {slowest:.0f} ms"
+            f"p50 {middle:.0f} ms, p99 {slowest:.0f} ms, {cpu:.1f} ms CPU each without PostgreSQL"
         )
     ratios = [ratio(results, sides) for results in repeats]
     spread = f"range {min(ratios):.2f}..{max(ratios):.2f}, {len(ratios)} repeats"

@@ -2,7 +2,7 @@
 sides.
 
 Started by ``lifecycles.py`` in a process of its own: ``python -m tests.bench.load '{"port", "path", "token", "clients",
-"warmup", "seconds"}'``; prints one JSON line ``{"completed", "seconds", "rate", "p50", "p99", "errors",
+"warmup", "seconds"}'``; prints one JSON line ``{"answered", "completed", "seconds", "rate", "p50", "p99", "errors",
 "first_error"}`` (milliseconds).
 """
 
@@ -27,6 +27,7 @@ class Tally:
     begins: float
     ends: float
     latencies: list[float] = field(default_factory=list[float])
+    answered: int = 0
     errors: int = 0
     first_error: str | None = None
 
@@ -34,7 +35,9 @@ class Tally:
         if problem is not None:
             self.errors += 1
             self.first_error = self.first_error or problem
-        elif self.begins <= finished < self.ends:
+            return
+        self.answered += 1
+        if self.begins <= finished < self.ends:
             self.latencies.append(finished - started)
 
     def summary(self) -> dict[str, object]:
@@ -42,6 +45,7 @@ class Tally:
         milliseconds = [latency * 1000 for latency in self.latencies] or [0.0]
         centiles = statistics.quantiles(milliseconds, n=100) if len(milliseconds) > 1 else milliseconds * 99
         return {
+            "answered": self.answered,
             "completed": len(self.latencies),
             "seconds": seconds,
             "rate": len(self.latencies) / seconds,

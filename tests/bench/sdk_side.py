@@ -20,9 +20,9 @@ async def started(postgres: EmbeddedPostgres, settings: Settings) -> AsyncGenera
     await query(postgres.dsn(), f"CREATE DATABASE {DATABASE}")
     port = free_port()
     command = [str(python), "-m", "tests.bench.sdk_server", postgres.dsn(DATABASE), str(port), str(settings.pool_size)]
-    with running(command, port=port):
+    with running(command, port=port) as pid:
         version = next(line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("a2a-sdk=="))
         about = (
             f"{version}, DefaultRequestHandler, DatabaseTaskStore (postgresql+asyncpg), uvicorn with uvloop, no auth"
         )
-        yield Side("sdk", port, "/", "none", about)
+        yield Side("sdk", port, "/", "none", about, (pid,))

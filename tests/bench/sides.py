@@ -23,6 +23,8 @@ class Side:
     path: str
     token: str = field(repr=False)
     about: str
+    pids: tuple[int, ...]
+    """The processes that do the side's work, PostgreSQL apart."""
 
 
 async def query(dsn: str, statement: str) -> object:
