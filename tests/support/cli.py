@@ -77,8 +77,8 @@ class Background:
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
         self.log = log
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), "-", "-"]
-        # the launcher goes to "/": a shell brings the command back to its directory
-        shell = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(cwd), *command]
+        # the launcher goes to "/" with a narrow umask: a shell brings the command back to what a terminal has
+        shell = ["/bin/sh", "-c", 'umask 022 && cd "$0" && exec "$@"', str(cwd), *command]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 launcher + shell, env=dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
