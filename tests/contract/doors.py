@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
@@ -117,6 +117,12 @@ class Door:
         headers = {"Authorization": f"Bearer {token}", "A2A-Version": "1.0"}
         self.http = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=40, trust_env=False)
         self.last: httpx.Response | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.aclose()
 
     async def call(self, operation: str, params: Json, **headers: str) -> Json:
         """The result of a unary operation. Raises DoorError."""

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -31,6 +32,8 @@ class RawStream:
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
     async def head(self) -> None:
         """Read the status line and the headers."""
