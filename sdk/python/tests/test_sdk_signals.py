@@ -2,10 +2,11 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 from scripted_broker import Fault, Handling, ScriptedBroker
-from waystation_worker import Context, held
+from waystation_worker import Context, held, worker
 
 
 class Endless:
@@ -176,6 +177,26 @@ async def test_the_drain_gives_back_a_claim_that_crosses_it(broker: ScriptedBrok
         stop.set()
     assert offered.ended == "release"
     assert broker.count("events") == 0
+
+
+async def test_a_handler_that_will_not_stop_does_not_keep_the_worker(
+    broker: ScriptedBroker, handling: Handling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RELEASE_SECONDS", 0.1)
+    started, let_go = asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        started.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    offered = broker.offer()
+    async with handling(handler, grace=0) as stop:
+        await started.wait()
+        stop.set()
+    assert offered.ended is None, "neither ended nor given back: it may still be doing something"
+    let_go.set()
 
 
 async def test_a_handler_that_lingers_after_its_end_is_stopped(

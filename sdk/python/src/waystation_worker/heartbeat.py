@@ -65,7 +65,7 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         """One poll: over when there is news, its time is over, or a new lease must join."""
-        leases = list(self._held.values())
+        leases = [held for held in self._held.values() if not held.over]
         if not leases:
             return
         self._grown.clear()

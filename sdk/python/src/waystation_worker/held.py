@@ -62,7 +62,7 @@ class HeldLease:
         """Writes the event that ends the turn. It has happened when this returns."""
         await self.outbox.finish(event)
         self.ended = True
-        if self._work is not None:
+        if self._work is not None and not self._work.done():
             self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._work.cancel)
 
     def signal(self, signal: Signal) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -52,7 +53,6 @@ class Worker:
         self.lease_seconds = lease_seconds
         self.grace_seconds = grace_seconds
         self._agents: dict[str, Agent] = {}
-        self._hurry = asyncio.Event()
 
     @classmethod
     def from_executor(
@@ -130,9 +130,11 @@ class Worker:
         BrokerRefused when the broker will not have this worker (token, agent), ValueError without an agent or an
         http(s) URL.
         """
+        await self._serve(stop or asyncio.Event(), hurry=asyncio.Event())
+
+    async def _serve(self, stop: asyncio.Event, *, hurry: asyncio.Event) -> None:
         if urlsplit(self.url).scheme not in {"http", "https"} or not self._agents:
             raise ValueError(f"a worker needs an http(s) URL and an agent; it has {self.url!r} and {self.agents}")
-        stop = stop or asyncio.Event()
         async with Broker(self.url, self.token) as broker:
             heartbeat = Heartbeat(broker, seconds=self.lease_seconds)
             claims = [
@@ -145,7 +147,7 @@ class Worker:
                 await self._claim_until(stop, claims, beating)
             finally:
                 try:
-                    await self._drain(claims)
+                    await self._drain(claims, hurry)
                 finally:
                     await end(beating)
 
@@ -159,32 +161,33 @@ class Worker:
         for task in done:
             task.result()
 
-    async def _drain(self, claims: Iterable[Claims]) -> None:
+    async def _drain(self, claims: Iterable[Claims], hurry: asyncio.Event) -> None:
         working = {task: held for each in claims for task, held in each.working.items()}
         if not working:
             return
         logger.info("stopping: %d turns have %g s to end", len(working), self.grace_seconds)
-        hurry = asyncio.create_task(self._hurry.wait())
-        finished = all_of(working)
-        await first_of(hurry, finished, timeout=self.grace_seconds)
-        await end(hurry, finished)
-        for task, held in working.items():
-            if not task.done():
-                held.drain()
-        _, stuck = await asyncio.wait(working, timeout=RELEASE_SECONDS)
-        if stuck:
-            logger.warning("%d turns did not stop; their leases expire", len(stuck))
-            await end(*stuck)
+        hurried, finished = asyncio.create_task(hurry.wait()), all_of(working)
+        try:
+            await first_of(hurried, finished, timeout=self.grace_seconds)
+            for task, held in working.items():
+                if not task.done():
+                    held.drain()
+            _, stuck = await asyncio.wait(working, timeout=RELEASE_SECONDS)
+            if stuck:
+                logger.warning("%d turns did not stop; their leases expire", len(stuck))
+        finally:
+            await end(hurried, finished, *working)
 
     async def _serve_until_signal(self) -> None:
-        stop = asyncio.Event()
+        stop, hurry = asyncio.Event(), asyncio.Event()
 
         def asked() -> None:
             if stop.is_set():
-                self._hurry.set()
+                hurry.set()
             stop.set()
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked)
-        await self.serve(stop)
+            with suppress(NotImplementedError):  # Windows: Ctrl-C ends the process at once there
+                loop.add_signal_handler(number, asked)
+        await self._serve(stop, hurry=hurry)
