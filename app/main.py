@@ -220,13 +220,10 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        # they stay in place: a second signal must not cut what the caller does after the server's end
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGTERM)
-            loop.remove_signal_handler(signal.SIGINT)
+        yield
 
     def _interrupt(self) -> None:
         self.force_exit = self.should_exit

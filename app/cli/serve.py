@@ -1,6 +1,7 @@
 """``waystation serve`` and ``waystation migrate``: the broker's own process, and its schema."""
 
 import asyncio
+import time
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from app.cli.output import note
 from app.cli.stopping import stopped_by_sigterm
 from app.settings import Settings
 
+PATIENCE_SECONDS = 8.0
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded PostgreSQL in .waystation (one machine).")]
 
 
@@ -39,20 +41,23 @@ def serve(
 ) -> None:
     """Run one replica of the broker until SIGTERM or Ctrl-C.
 
-    It refuses a schema it does not fit and says which command helps.
+    It refuses a schema it does not fit and says which command helps. A database that is restarting is waited for.
     """
     settings = dev_settings(host=host, port=port) if dev else load_settings(host=host, port=port)
     source = choose_database(settings, embedded=embedded or (dev and not settings.database_url))
 
     async def run() -> int:
         async with open_database(source, settings) as ready:
+            problem = await _schema_problem(ready)
             if migrate or dev:
                 await migrate_schema(ready)
-            if problem := await check_schema(ready):
+                problem = await check_schema(ready)
+            if problem:
                 raise CliError(problem)
             return await _serve(ready)
 
-    raise typer.Exit(asyncio.run(stopped_by_sigterm(run())))
+    with asyncio.Runner(loop_factory=_fast_loop) as runner:
+        raise typer.Exit(runner.run(stopped_by_sigterm(run())))
 
 
 def migrate(
@@ -76,6 +81,32 @@ def migrate(
             return 0
 
     raise typer.Exit(asyncio.run(stopped_by_sigterm(run())))
+
+
+async def _schema_problem(settings: Settings) -> str | None:
+    """As ``check_schema``, but a database that cannot be reached is asked again for a while: it may be restarting."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await check_schema(settings)
+        except CliError as error:
+            if not _is_passing(error.__cause__) or time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(0.2)
+
+
+def _is_passing(cause: BaseException | None) -> bool:
+    """Nobody answers, or PostgreSQL says that it is starting up (SQLSTATE 57P03, cannot_connect_now)."""
+    return isinstance(cause, OSError) or getattr(cause, "sqlstate", None) == "57P03"
+
+
+def _fast_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is to be had."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _serve(settings: Settings) -> int:

@@ -101,6 +101,11 @@ class BrokerProcess:
         self._process.kill()
         self._process.wait(10)
 
+    def wait_end(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait until it has ended; the exit code."""
+        assert self._process is not None
+        return self._process.wait(seconds)
+
     def terminate(self, seconds: float = STOP_SECONDS) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
