@@ -15,6 +15,7 @@ from typing import LiteralString, Self
 
 import asyncpg
 
+from app import metrics
 from app.errors import Unavailable
 
 APP_ROLE = "waystation_app"
@@ -86,8 +87,6 @@ class Database:
     def __init__(self, pool: "asyncpg.Pool[Record]", dsn: str) -> None:
         self._pool = pool
         self.dsn = dsn
-        self.wait_seconds = 0.0
-        self.waits = 0
 
     @classmethod
     async def connect(cls, dsn: str, *, size: int = 16, pooler: bool = False) -> Self:
@@ -170,8 +169,7 @@ class Database:
         start = time.monotonic()
         try:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
-                self.wait_seconds += time.monotonic() - start
-                self.waits += 1
+                metrics.POOL_WAIT_SECONDS.observe(time.monotonic() - start)
                 with _unreplicated(connection):
                     yield connection
         except _RETRYABLE as error:

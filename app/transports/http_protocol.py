@@ -68,6 +68,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._address: str | None = None
         self._head_bytes: int | None = None
         self._body_open = False
+        self._close_after_body = False
         self._refused = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -105,16 +106,28 @@ class GuardedHttp(HttpToolsProtocol):
         self._body_open = True
         self._set_timer(None)
         super().on_headers_complete()
+        if not self.cycle.keep_alive:
+            self.cycle.transport = _PoliteTransport(self)  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_message_complete(self) -> None:
         self._body_open = False
         self._set_timer(None)
         super().on_message_complete()
+        if self._close_after_body:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._body_open:
             self._set_timer(LINGER_SECONDS)
+
+    def close_politely(self) -> None:
+        """Close; but while the client still sends say only that no more comes, and read on."""
+        if not self._body_open or self.transport.is_closing() or not self.transport.can_write_eof():
+            self.transport.close()
+        elif not self._close_after_body:
+            self._close_after_body = True
+            self.transport.write_eof()
 
     def _begin_head(self) -> None:
         self._head_bytes = 0
@@ -134,3 +147,19 @@ class GuardedHttp(HttpToolsProtocol):
 
     def _time_over(self) -> None:
         self.transport.abort()
+
+
+class _PoliteTransport:
+    """What the answer to a ``Connection: close`` request needs of its transport."""
+
+    def __init__(self, protocol: GuardedHttp) -> None:
+        self._protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        self._protocol.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._protocol.transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.close_politely()
