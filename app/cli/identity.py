@@ -81,9 +81,9 @@ def mint(
 
 
 def client_token(token: str | None, tenant: str) -> str:
-    """The token of a client command: the given one, else a fresh dev token of ``tenant``."""
+    """The token of a client command: the given one, else a fresh dev token of ``tenant``, valid for a day."""
     if token:
         return token
     if dev_secret() is None:
         raise usage("no token", remedy="give --token or WAYSTATION_TOKEN; in dev mode WAYSTATION_DEV_SECRET is enough")
-    return mint(require_dev_secret(), tenant=tenant, subject="cli", scopes=CLIENT_SCOPES)
+    return mint(require_dev_secret(), tenant=tenant, subject="cli", scopes=CLIENT_SCOPES, ttl=DAY)

@@ -87,6 +87,16 @@ def test_doctor_tells_what_is_missing(empty_database_url: str, tmp_path: Path) -
     assert seen["secret key"]["level"] == "fail"
 
 
+def test_doctor_asks_the_issuers_for_their_keys(database_url: str, tmp_path: Path) -> None:
+    issuer = f"http://127.0.0.1:{free_port()}"
+    issuers = [{"issuer": issuer, "audience": "w", "tenantRule": "constant:a", "tenants": ["a"]}]
+    env = environment(DATABASE_URL=database_url, WAYSTATION_ISSUERS=json.dumps(issuers))
+    seen = findings(waystation("doctor", "--json", env=env, cwd=tmp_path))
+    assert seen["tokens"]["level"] == "ok"
+    assert seen["issuer keys"]["level"] == "fail"
+    assert issuer in seen["issuer keys"]["detail"]
+
+
 def test_doctor_without_a_reachable_database(tmp_path: Path) -> None:
     url = f"postgresql://someone:hunter2@127.0.0.1:{free_port()}/x"
     answer = waystation("doctor", env=environment(DATABASE_URL=url, **DEV), cwd=tmp_path)

@@ -40,8 +40,7 @@ async def examine(*, dev: bool) -> list[Finding]:
         settings = dev_settings() if dev else load_settings()
     except CliError as error:
         return [fail("settings", error.message, error.remedy or "see docs/quickstart.md")]
-    findings = [ok("settings", "read from the environment"), *check_host(settings), *check_auth(settings)]
-    return [
-        *findings,
-        *[finding async for finding in check_database(settings, embedded=dev and not settings.database_url)],
-    ]
+    findings = [ok("settings", "read from the environment"), *check_host(settings)]
+    findings += [finding async for finding in check_auth(settings)]
+    embedded = dev and not settings.database_url
+    return findings + [finding async for finding in check_database(settings, embedded=embedded)]

@@ -1,12 +1,13 @@
 """Who may come in: mode, keys, issuers."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
+from app.auth.keys import KeyStore
 from app.cli.doctor.report import Finding, fail, judge, ok, warn
 from app.settings import LOOPBACK_HOSTS, Settings
 
 
-def check_auth(settings: Settings) -> Iterator[Finding]:
+async def check_auth(settings: Settings) -> AsyncIterator[Finding]:
     if settings.auth_mode == "dev":
         yield _dev(settings)
     else:
@@ -16,7 +17,25 @@ def check_auth(settings: Settings) -> Iterator[Finding]:
             f"oidc, RS256 and ES256, issuers: {', '.join(issuer.issuer for issuer in settings.issuers) or 'none'}",
             "set WAYSTATION_ISSUERS, or WAYSTATION_AUTH_MODE=dev for a try",
         )
+        if settings.issuers:
+            yield await _issuer_keys(settings)
     yield _signing_keys(settings)
+
+
+async def _issuer_keys(settings: Settings) -> Finding:
+    try:
+        keys = KeyStore(settings.issuers)
+    except ValueError as exc:
+        return fail("issuer keys", str(exc), "issuers are https URLs")
+    try:
+        missing = await keys.missing()
+    finally:
+        await keys.aclose()
+    if missing:
+        return fail(
+            "issuer keys", f"cannot be had: {', '.join(missing)}", "look at the issuer's URL, or set its jwksUri"
+        )
+    return ok("issuer keys", "fetched from every issuer")
 
 
 def _dev(settings: Settings) -> Finding:
