@@ -91,6 +91,9 @@ def _lease(lease: Claimed, lease_id: str, task: JsonObject) -> JsonObject:
         "answers": [],
         "effects": [],
     }
+    trace = message.get("metadata", {}).get("traceparent")
+    if isinstance(trace, str):
+        shown["traceparent"] = trace
     if lease.deadline_at is not None:
         shown["deadlineAt"] = format_timestamp(lease.deadline_at)
     return shown

@@ -1,6 +1,6 @@
-"""``/openapi.json`` and ``/docs``: the API's description, for programs and for people. Mounted by ``app.main``.
+"""What the service says of itself: ``/openapi.json`` and ``/docs`` of its API, RFC 9728's document of its tokens.
 
-The page is one document without scripts and without anything fetched from elsewhere.
+Mounted by ``app.main``. The page is one document without scripts and without anything fetched from elsewhere.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,11 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.auth.scopes import SCOPES
 from app.protocol import strict_json
 from app.transports.call_context import Call
 from app.transports.endpoints import OPEN, Endpoint, mounted
+from app.transports.urls import base_url
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
@@ -41,6 +43,20 @@ async def page(call: Call) -> Response:
     return Response(html, headers=_HEADERS, media_type="text/html; charset=utf-8")
 
 
+async def protected_resource(call: Call) -> Response:
+    """OAuth 2.0 Protected Resource Metadata (RFC 9728 §2): whose tokens are accepted, with which scopes, and where."""
+    settings = call.gateway.settings
+    body: dict[str, object] = {
+        "resource": base_url(settings, call.request),
+        "scopes_supported": sorted(SCOPES),
+        "bearer_methods_supported": ["header"],
+        "resource_name": _app(call.request).title,
+    }
+    if settings.auth_mode == "oidc":
+        body["authorization_servers"] = [issuer.issuer for issuer in settings.issuers]
+    return Response(strict_json.dumps(body), media_type="application/json")
+
+
 def _row(endpoint: Endpoint) -> str:
     scope = "open" if endpoint.access is OPEN else " or ".join(cast("Sequence[str]", endpoint.access))
     cells = (
@@ -59,4 +75,13 @@ def _app(request: Request) -> FastAPI:
 ENDPOINTS = (
     Endpoint("GET", "/openapi.json", OPEN, openapi, "openapi", "This API as OpenAPI", tags=("operators",)),
     Endpoint("GET", "/docs", OPEN, page, "docs", "This API for people", tags=("operators",)),
+    Endpoint(
+        "GET",
+        "/.well-known/oauth-protected-resource",
+        OPEN,
+        protected_resource,
+        "protectedResource",
+        "Which tokens are accepted (RFC 9728)",
+        tags=("operators",),
+    ),
 )

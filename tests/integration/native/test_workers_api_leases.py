@@ -42,6 +42,14 @@ async def test_a_lease_carries_everything_the_worker_needs(
     assert events[2]["actor"] == {"kind": "worker", "id": worker.worker_id}
 
 
+async def test_the_senders_trace_goes_on(user: httpx.AsyncClient, agent: str, worker: LeaseWorker) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    await send(user, agent, metadata={"traceparent": trace})
+    assert (await worker.lease_one())["traceparent"] == trace
+    await send(user, agent)
+    assert "traceparent" not in await worker.lease_one()
+
+
 async def test_views(user: httpx.AsyncClient, agent: str, worker: LeaseWorker) -> None:
     sent = await send(user, agent)
     lease = await worker.lease_one()

@@ -70,6 +70,17 @@ def test_the_api_describes_itself(broker: BrokerProcess) -> None:
     assert "http" not in page.text.replace("https://waystation.dev", ""), "nothing is fetched from elsewhere"
 
 
+def test_the_challenge_leads_to_the_document_of_accepted_tokens(broker: BrokerProcess) -> None:
+    challenge = get(broker, "/v1/agents").headers["www-authenticate"]
+    url = challenge.partition('resource_metadata="')[2].partition('"')[0]
+    assert url == f"{broker.base_url}/.well-known/oauth-protected-resource"
+    document = httpx.get(url, trust_env=False).json()
+    assert document["resource"] == broker.base_url
+    assert {"tasks:read", "worker:lease", "admin"} <= set(document["scopes_supported"])
+    assert document["bearer_methods_supported"] == ["header"]
+    assert "authorization_servers" not in document, "dev tokens come from nowhere"
+
+
 def test_counters_follow_a_task(broker: BrokerProcess) -> None:
     broker.register_agent("x")
 
