@@ -12,6 +12,7 @@ import httpx
 
 from tests.support.broker import BrokerProcess
 from tests.support.calls import send
+from tests.support.oidc import AUDIENCE, Forge, OidcServer, rsa_jwk
 from tests.support.postgres import OwnPostgres, SharedPostgres
 from tests.support.tokens import bearer, mint
 from tests.support.worker import LeaseWorker, status
@@ -312,3 +313,56 @@ async def _through_an_outage(broker: BrokerProcess, server: OwnPostgres) -> None
                 await asyncio.sleep(0.1)
         assert (await worker.write(lease, batch))["duplicates"] == [0]
         await worker.write(lease, status("COMPLETED"))
+
+
+# OIDC ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_with_oidc_it_is_ready_when_the_issuers_keys_have_come(database_url: str, tmp_path: Path) -> None:
+    async with OidcServer(keys=[rsa_jwk("rsa")]) as provider:
+        token = Forge(provider.issuer).token()
+        issuer = {
+            "issuer": provider.issuer,
+            "audience": AUDIENCE,
+            "tenantRule": "claim:tenant",
+            "tenants": ["a"],
+        }
+        broker = BrokerProcess(
+            database_url,
+            tmp_path / "log",
+            WAYSTATION_AUTH_MODE="oidc",
+            WAYSTATION_ISSUERS=json.dumps([issuer]),
+            WAYSTATION_SECRET_KEY="x" * 32,
+        )
+        await provider.down()
+        try:
+            broker.spawn()
+            async with httpx.AsyncClient(base_url=broker.base_url, trust_env=False, timeout=20) as client:
+                reasons = await _reasons(client)
+                assert reasons == [f"no keys yet from {provider.issuer}"]
+                away = await client.get("/v1/tasks", headers=bearer(token))
+                assert away.status_code == 503
+                assert int(away.headers["retry-after"]) >= 1
+                await provider.up()
+                await asyncio.to_thread(broker.wait_ready)
+                assert (await client.get("/v1/tasks", headers=bearer(token))).status_code == 200
+                document = (await client.get("/.well-known/oauth-protected-resource")).json()
+                assert document["authorization_servers"] == [provider.issuer]
+                dev = await client.get("/v1/agents", headers=bearer(mint("a", scope="agents:read")))
+                assert dev.status_code == 401, "dev tokens are nothing here"
+        finally:
+            broker.close()
+            print(broker.output())
+
+
+async def _reasons(client: httpx.AsyncClient) -> list[str]:
+    """/readyz's reasons once the process answers and has asked the issuer."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                reasons = (await client.get("/readyz")).json()["reasons"]
+            except httpx.TransportError:
+                reasons = []
+            if any("no keys yet" in reason for reason in reasons) and len(reasons) == 1:
+                return reasons
+            await asyncio.sleep(0.05)
