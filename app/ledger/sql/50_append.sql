@@ -42,7 +42,8 @@ BEGIN
   END IF;
   v_seq := t.last_seq;
   FOR i IN 1..n LOOP
-    IF p_kinds[i] = 'message' AND (n > 1 OR turn_has_worker_events(t)) THEN
+    IF p_kinds[i] = 'message' AND (n > 1 OR turn_has_worker_events(t))
+       AND event_resent(t, i - 1, p_ids[i], p_hashes[i]) IS NULL THEN
       RAISE EXCEPTION 'a direct reply is the only event of its turn' USING ERRCODE = 'WS012', DETAIL = (i - 1)::text;
     END IF;
     IF p_kinds[i] = 'artifact' THEN
@@ -71,13 +72,12 @@ BEGIN
     u := lease_finish(t, q, v_at, (v_seq - t.last_seq)::int, p_worker, p_ids[n], p_hashes[n],
                       CASE WHEN p_kinds[n] = 'message' THEN 3::smallint ELSE p_states[n] END, p_messages[n], p_metadata[n]);
   END IF;
-  IF NOT v_ends THEN
+  IF u.task_id IS NULL THEN
+    IF v_ends THEN  -- the last event was stored before, under an earlier lease: only the rest is new
+      seqs := seqs || event_resent(t, n - 1, p_ids[n], p_hashes[n]); duplicates := duplicates || (n - 1);
+    END IF;
     UPDATE tasks s SET last_seq = v_seq, status_at = CASE WHEN v_status THEN v_at ELSE s.status_at END
      WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND v_seq > t.last_seq;
-    last_seq := v_seq;
-  ELSIF u.task_id IS NULL THEN  -- the last event was stored before, under an earlier lease: only the rest is new
-    seqs := seqs || event_resent(t, n - 1, p_ids[n], p_hashes[n]); duplicates := duplicates || (n - 1);
-    UPDATE tasks s SET last_seq = v_seq WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND v_seq > t.last_seq;
     last_seq := v_seq;
   ELSE
     seqs := seqs || v_seq + 1;
@@ -162,11 +162,13 @@ BEGIN
   RETURN v_seq;
 END $$;
 
--- Whether the event at p_seq ended its turn and not the task: a turn.ended, or an INPUT_REQUIRED that a queued message
--- answered, which the broker's WORKING follows at once.
+-- Whether the event at p_seq ended its turn and not the task: a turn.ended (but not one that a pending cancel followed at
+-- once, in the same turn), or an INPUT_REQUIRED that a queued message answered, which the broker's WORKING follows at once.
 CREATE OR REPLACE FUNCTION turn_ended_at(t tasks, p_seq bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN EXISTS (SELECT 1 FROM events WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND seq = p_seq AND kind = 'turn.ended')
+  RETURN EXISTS (SELECT 1 FROM events e WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND seq = p_seq AND kind = 'turn.ended'
+                   AND NOT EXISTS (SELECT 1 FROM events WHERE tenant_id = t.tenant_id AND task_id = t.task_id
+                                     AND seq = p_seq + 1 AND turn_no = e.turn_no))
       OR EXISTS (SELECT 1 FROM events WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND seq = p_seq + 1
                    AND kind = 'status' AND actor_kind = 'broker' AND seq IS DISTINCT FROM t.terminal_seq AND attempt = 0);
 END $$;

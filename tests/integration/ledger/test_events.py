@@ -1,13 +1,14 @@
 """Workers' events: the event table of native-api.md transition by transition, artifacts, duplicates, direct replies."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.errors import ArtifactClosed, ArtifactUnknown, InvalidTransition, ProducerEventConflict
 from app.ledger import tasks, transitions
-from app.ledger.rows import AlreadyTerminal, Applied, StaleLease, TaskMissing
+from app.ledger.rows import AlreadyTerminal, Applied, Canceled, StaleLease, TaskMissing
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.states import TaskState
 from tests.support.ledger import Bench, chunk, key_of, reply, status
@@ -193,6 +194,50 @@ async def test_an_ending_event_known_from_an_earlier_lease_does_not_end_this_one
     again = await bench.append(lease, chunk("x", event_id="e1"), ask)
     assert (again.seqs[1], again.duplicates, again.lease_ended) == (first.seqs[0], [1], False)
     assert (await bench.append(lease, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
+
+
+async def test_a_known_ending_event_leaves_the_times_of_the_new_ones_right(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    ask = status(TaskState.INPUT_REQUIRED, "ask")
+    await bench.append(await bench.claim_one(), ask)
+    await bench.send(task_id)
+    await bench.append(await bench.claim_one(), status(TaskState.WORKING, "e1"), ask)
+    last = (await bench.log(task_id))[-1]
+    assert (last.kind, (await bench.load(task_id)).head.status_at) == ("status", last.at)
+
+
+async def test_a_batch_that_a_pending_cancel_followed_is_answered_again_alike(bench: Bench) -> None:
+    """Not as one that ended its turn only: the task is CANCELED, and so it was answered the first time."""
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    await bench.send(task_id)
+    await bench.cancel(task_id)
+    first = await bench.append(lease, status(TaskState.COMPLETED, "e1"))
+    assert (first.state, first.turn_ended, first.lease_ended) == (TaskState.CANCELED, False, True)
+    again = await bench.append(lease, status(TaskState.COMPLETED, "e1"))
+    assert again == replace(first, duplicates=[0], signal=None)
+    assert (await bench.kinds(task_id))[-2:] == ["turn.ended", "status"]
+
+
+async def test_a_batch_that_ended_a_turn_is_answered_again_alike_after_a_cancel(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    await bench.send(task_id)
+    await bench.append(lease, status(TaskState.COMPLETED, "e1"))
+    assert isinstance(await bench.cancel(task_id), Canceled)
+    again = await bench.append(lease, status(TaskState.COMPLETED, "e1"))
+    assert (again.turn_ended, again.state) == (True, TaskState.CANCELED)
+
+
+async def test_a_known_direct_reply_is_a_duplicate_before_it_is_a_wrong_one(bench: Bench) -> None:
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    await bench.send(task_id)
+    first = await bench.append(lease, reply("pong", "e1"))
+    second = await bench.claim_one()
+    await bench.append(second, status(TaskState.WORKING))
+    again = await bench.append(second, reply("pong", "e1"))
+    assert (again.seqs, again.duplicates, again.lease_ended) == (first.seqs, [0], False)
 
 
 async def test_a_direct_reply_completes_the_task_and_stands_alone(bench: Bench) -> None:

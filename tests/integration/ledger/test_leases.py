@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from app.ledger import leases, transitions
 from app.ledger.inputs import LeaseKey
 from app.ledger.rows import AlreadyTerminal, LeaseEnded, StaleLease
@@ -139,6 +141,21 @@ async def test_release_is_silent_and_does_not_count(bench: Bench) -> None:
     late = await transitions.release(bench.db, lease=key_of(lease), delay_seconds=None)
     assert isinstance(late, LeaseEnded), "a repeat under the same fence is told the same, and ends nothing"
     assert (await bench.append(again, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
+
+
+@pytest.mark.parametrize("give_back", ["retry", "release"])
+async def test_a_repeat_is_told_the_same_when_a_client_has_canceled_since(bench: Bench, give_back: str) -> None:
+    task_id = (await bench.submit()).task_id
+    key = key_of(await bench.claim_one())
+
+    async def repeat() -> object:
+        if give_back == "retry":
+            return await transitions.retry(bench.db, lease=key, error="x", delay_seconds=None)
+        return await transitions.release(bench.db, lease=key, delay_seconds=None)
+
+    await repeat()
+    canceled = await bench.cancel(task_id)
+    assert await repeat() == LeaseEnded(TaskState.CANCELED, canceled.last_seq)
 
 
 async def test_retry_backs_off(bench: Bench) -> None:
