@@ -12,11 +12,15 @@ from app.ledger.inputs import LeaseKey
 from app.ledger.pool import Database
 from app.ledger.rows import Claimed
 from app.protocol import fold, strict_json
+from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import format_timestamp
+from app.protocol.states import TaskState
 
 LEASE_KIND: Final = "lease"
 LIGHT_MESSAGES: Final = 20
 READS_AT_ONCE: Final = 4
+EVENTS_OF_FIRST_CLAIM: Final = 3
+"""task.submitted, turn.started and the claim's own WORKING (native-api.md, What each transition appends)."""
 
 TaskView = Literal["light", "full"]
 JsonObject = dict[str, Any]
@@ -58,20 +62,29 @@ async def describe(
     reads = asyncio.Semaphore(READS_AT_ONCE)
 
     async def one(lease: Claimed) -> JsonObject:
-        async with reads:
-            loaded = await tasks.load(db, lease.tenant, lease.task_id)
-        task: JsonObject = {} if loaded is None else loaded.task
-        return _lease(
-            lease,
-            seal_lease(handles, lease, worker_id),
-            task if view == "full" else fold.view(task, history_length=LIGHT_MESSAGES, include_artifacts=False),
-        )
+        body = cast("JsonObject", strict_json.loads_trusted(lease.message_body))
+        task = _first_attempt(lease, body)
+        if task is None:
+            async with reads:
+                loaded = await tasks.load(db, lease.tenant, lease.task_id)
+            task = {} if loaded is None else loaded.task
+        if view == "light":
+            task = fold.view(task, history_length=LIGHT_MESSAGES, include_artifacts=False)
+        return _lease(lease, seal_lease(handles, lease, worker_id), task, body)
 
     return list(await asyncio.gather(*(one(lease) for lease in claimed)))
 
 
-def _lease(lease: Claimed, lease_id: str, task: JsonObject) -> JsonObject:
-    body = cast("JsonObject", strict_json.loads_trusted(lease.message_body))
+def _first_attempt(lease: Claimed, body: JsonObject) -> JsonObject | None:
+    """The Task without reading it, where nothing has happened but its submit and this claim: nearly always."""
+    if lease.last_seq != EVENTS_OF_FIRST_CLAIM or "task" not in body:
+        return None
+    status = {"state": TaskState.WORKING.wire, "timestamp": format_timestamp(lease.claimed_at)}
+    about = {RESUME_EXTENSION: {"turn": lease.turn, "attempt": lease.attempt}}
+    return {**body["task"], "status": status, "metadata": about}
+
+
+def _lease(lease: Claimed, lease_id: str, task: JsonObject, body: JsonObject) -> JsonObject:
     message = body["message"] if "message" in body else body["task"]["history"][0]
     shown: JsonObject = {
         "leaseId": lease_id,

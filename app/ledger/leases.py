@@ -43,6 +43,7 @@ def _claimed(row: Record) -> Claimed:
         attempt=row["attempt"],
         turn=row["turn_no"],
         priority=row["priority"],
+        claimed_at=row["claimed_at"],
         queued_at=row["queued_at"],
         expires_at=row["expires_at"],
         deadline_at=row["deadline_at"],

@@ -122,6 +122,8 @@ class Claimed:
     attempt: int
     turn: int
     priority: int
+    claimed_at: datetime
+    """When the task became WORKING by this claim (of a held lease: when its status last changed)."""
     queued_at: datetime
     expires_at: datetime
     deadline_at: datetime | None

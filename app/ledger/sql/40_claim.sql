@@ -6,7 +6,8 @@
 -- a time: a FOR loop reads ahead and would lock lanes that it does not use.
 CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
-  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+  priority smallint, claimed_at timestamptz, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz,
+  last_seq bigint, message_body text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -47,7 +48,8 @@ END $$;
 -- One claimed row becomes a lease: fence + 1 on queue row and task, WORKING in the log, the turn running.
 CREATE OR REPLACE FUNCTION lease_start(p_tenant text, p_task uuid, p_at timestamptz, p_worker text, p_seconds real, p_claim text)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
-  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+  priority smallint, claimed_at timestamptz, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz,
+  last_seq bigint, message_body text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE q queue; t tasks; v_first boolean;
@@ -68,8 +70,8 @@ BEGIN
   END IF;
   PERFORM event_add(t, t.last_seq, 'status', p_at, 'worker', p_worker, status_body(t, 2::smallint, p_at, NULL,
     broker_metadata(jsonb_build_object('turn', t.turn_no, 'attempt', t.attempt))));
-  RETURN QUERY SELECT p_tenant, p_task, t.agent_id, t.context_id, t.fence, t.attempt, t.turn_no, t.priority, q.queued_at,
-    q.lease_until, q.deadline, t.last_seq, turn_message(p_tenant, p_task, t.turn_no);
+  RETURN QUERY SELECT p_tenant, p_task, t.agent_id, t.context_id, t.fence, t.attempt, t.turn_no, t.priority, p_at,
+    q.queued_at, q.lease_until, q.deadline, t.last_seq, turn_message(p_tenant, p_task, t.turn_no);
 END $$;
 
 CREATE OR REPLACE FUNCTION turn_message(p_tenant text, p_task uuid, p_turn int) RETURNS text LANGUAGE plpgsql STABLE AS $$
@@ -83,7 +85,8 @@ END $$;
 -- The leases that a claimId has made and that still live: the answer to a claim whose answer was lost.
 CREATE OR REPLACE FUNCTION lease_held(p_agent text, p_worker text, p_claim text)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
-  priority smallint, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz, last_seq bigint, message_body text)
+  priority smallint, claimed_at timestamptz, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz,
+  last_seq bigint, message_body text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE q queue;
@@ -92,7 +95,7 @@ BEGIN
   FOR q IN SELECT s.* FROM queue s WHERE s.agent_id = p_agent AND s.claim_id = p_claim AND s.worker = p_worker LOOP
     PERFORM set_config('app.tenants', ',' || q.tenant_id || ',', true);
     RETURN QUERY SELECT t.tenant_id, t.task_id, t.agent_id, t.context_id, t.fence, t.attempt, t.turn_no, t.priority,
-      q.queued_at, q.lease_until, q.deadline, t.last_seq, turn_message(t.tenant_id, t.task_id, t.turn_no)
+      t.status_at, q.queued_at, q.lease_until, q.deadline, t.last_seq, turn_message(t.tenant_id, t.task_id, t.turn_no)
      FROM tasks t WHERE t.tenant_id = q.tenant_id AND t.task_id = q.task_id AND t.fence = q.fence;
   END LOOP;
 END $$;

@@ -12,9 +12,11 @@ import pytest
 
 from tests.integration.native.conftest import client
 from tests.support.broker import BrokerProcess
-from tests.support.calls import native_events, reason, send, user_message, violations
+from tests.support.calls import get_task, native_events, reason, send, user_message, violations
 from tests.support.tokens import mint, worker_token
 from tests.support.worker import LeaseWorker, artifact, status
+
+EXTENSION = "https://waystation.dev/ext/resume/v1"
 
 
 async def test_a_lease_carries_everything_the_worker_needs(
@@ -32,6 +34,9 @@ async def test_a_lease_carries_everything_the_worker_needs(
     assert lease["task"]["id"] == sent["id"]
     assert lease["task"]["status"]["state"] == "TASK_STATE_WORKING"
     assert lease["task"]["history"] == [lease["message"]]
+    read = await get_task(user, agent, sent["id"])
+    read["metadata"][EXTENSION].pop("lastSeq")
+    assert lease["task"] == read, "made without a read, and the same"
     assert (lease["priorMessages"], lease["answers"], lease["effects"]) == ([], [], [])
     assert "deadlineAt" not in lease
     assert re.fullmatch(r"[A-Za-z0-9_-]+", lease["leaseId"])
