@@ -29,7 +29,7 @@ from app.ledger.rows import (
     Sent,
     TaskMissing,
 )
-from app.ledger.wakeups import queue_key, task_key
+from app.ledger.wakeups import lease_key, queue_key, task_key
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer, parse_task_id, shown
 from app.operations.deps import Operations
@@ -41,6 +41,8 @@ from app.protocol.strict_json import dumps
 
 TRACE_METADATA = frozenset({"traceparent", "tracestate", "baggage"})
 OPEN_TURNS = frozenset({"queued", "running"})
+FIRST_LOOK_SECONDS = 0.2
+"""A turn that has just begun is not looked at before this, unless a wake-up says so."""
 
 
 async def send_message(ops: Operations, ctx: CallContext, door: AgentDoor, request: SendMessageRequest) -> Answer:
@@ -177,12 +179,14 @@ async def _send(
 
 async def _turn_end(ops: Operations, tenant: str, sent: Sent) -> None:
     deadline = asyncio.get_running_loop().time() + ops.blocking_wait_seconds
-    with ops.wakeups.watch(task_key(tenant, sent.task_id)) as signal:
-        while await _turn_is_open(ops, tenant, sent.task_id, sent.turn):
+    pause = 0.0 if sent.replayed else min(FIRST_LOOK_SECONDS, ops.blocking_wait_seconds)
+    with ops.wakeups.watch(lease_key(tenant, sent.task_id)) as signal:  # a turn ends with a lease, not with every event
+        while True:
+            await signal.wait(pause)
             left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or ops.drain.is_set():
+            if left <= 0 or ops.drain.is_set() or not await _turn_is_open(ops, tenant, sent.task_id, sent.turn):
                 return
-            await signal.wait(min(left, ops.poll_after()))
+            pause = min(left, ops.poll_after())
 
 
 async def _turn_is_open(ops: Operations, tenant: str, task_id: UUID, turn_no: int) -> bool:
