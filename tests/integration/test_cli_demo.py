@@ -4,13 +4,17 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from app.cli.demo.stage import reserve_port
 from tests.support.cli import background, environment, open_directory, waystation
 
 DEMO_SECONDS = 60
@@ -114,6 +118,19 @@ def test_demo_uses_a_given_database_and_cleans_up_after_itself(empty_database_ur
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "yours, from DATABASE_URL" in answer.stdout
     assert "demo-" in answer.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port is chosen, not kept")
+def test_two_demos_never_get_one_port_and_the_gateway_gets_its_own() -> None:
+    with ExitStack() as stack:
+        ports: list[int] = []
+        for _ in range(2):
+            port, holder = reserve_port()
+            stack.callback(holder.close)
+            ports.append(port)
+        assert ports[0] != ports[1]
+        for _ in range(2):  # the second time after a kill
+            socket.create_server(("127.0.0.1", ports[0])).close()
 
 
 def test_a_demo_that_cannot_go_on_says_why(place: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -38,8 +39,8 @@ class Stage:
     def __init__(self, database_url: str, agent: str, logs: Path) -> None:
         self.agent = agent
         self.restarts = 0
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        port, self._port_holder = reserve_port()
+        self.url = f"http://127.0.0.1:{port}"
         secret = secrets.token_hex(32)
         self.token = mint(secret, tenant=TENANT, subject="you", scopes=CLIENT_SCOPES, ttl=DAY)
         worker_token = mint(secret, tenant=TENANT, subject="demo-worker", scopes=WORKER_SCOPES, agents=[agent], ttl=DAY)
@@ -50,7 +51,7 @@ class Stage:
             "WAYSTATION_AUTH_MODE": "dev",
             "WAYSTATION_DEV_SECRET": secret,
         }
-        self.gateway = Child("gateway", ["serve", "--port", str(self.port)], gateway_environment, logs / "gateway.log")
+        self.gateway = Child("gateway", ["serve", "--port", str(port)], gateway_environment, logs / "gateway.log")
         self.worker = Child(
             "worker",
             ["worker", "run", WORKER],
@@ -80,11 +81,15 @@ class Stage:
         await self._gateway_answers()
 
     async def _gateway_answers(self) -> None:
+        headers = {"Authorization": f"Bearer {self.token}"}
         async with httpx.AsyncClient(trust_env=False, timeout=2) as client:
 
             async def answers() -> bool:
                 try:
-                    return (await client.get(f"{self.url}/readyz")).is_success
+                    if not (await client.get(f"{self.url}/readyz")).is_success:
+                        return False
+                    # another broker that has taken the port would not know our token
+                    return (await client.get(f"{self.url}/v1/agents", headers=headers)).is_success
                 except httpx.TransportError:
                     return False
 
@@ -110,6 +115,7 @@ class Stage:
                 async with self.broker() as broker:
                     await broker.call("DELETE", f"/v1/agents/{self.agent}", params={"force": "true"})
         await self.gateway.stop()
+        self._port_holder.close()
 
 
 @asynccontextmanager
@@ -150,14 +156,22 @@ def choose(settings: Settings, home: Path) -> DatabaseSource:
     return DatabaseSource(None, home, "the demo")
 
 
-def free_port() -> int:
-    """8080 when it is free, so that the CLI's default URL fits; else any free port."""
+def reserve_port() -> tuple[int, socket.socket]:
+    """8080 when that is free, so that the CLI's default URL fits, else any free port; and a socket bound to it.
+
+    The socket never listens: it keeps the port from other demos, also while the gateway is dead, and lets the gateway
+    in, which binds with SO_REUSEADDR. Only Linux has this rule; elsewhere the port is chosen, not kept.
+    """
     for port in (FAVOURITE_PORT, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        number = int(holder.getsockname()[1])
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "linux":
+            holder.close()
+        return number, holder
     raise CliError("no free port on 127.0.0.1", remedy="end some of the programs that listen there")
