@@ -29,9 +29,9 @@ class Caller:
 class CallContext:
     """One call: who calls, and what its headers (or gRPC metadata) say. Made by ``transports.call_context``.
 
-    ``extensions`` are the A2A extension URIs the client asked for and the broker knows; ``version`` is A2A-Version as
-    sent ("" when absent). ``last_event_id`` (header) and ``resume_after`` (query or request metadata) are cursors, as
-    they were sent.
+    ``version`` is A2A-Version as sent ("" when absent). ``extensions`` are the A2A extension URIs the client asked for;
+    an operation sees those that are active. ``last_event_id`` (header) and ``resume_after`` (query or request metadata)
+    are cursors as they were sent.
     """
 
     caller: Caller

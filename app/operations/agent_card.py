@@ -4,12 +4,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.auth.caller import CallContext, Caller
-from app.errors import ExtendedAgentCardNotConfigured, NotFound, Unauthenticated, UnsupportedOperation
+from app.errors import (
+    ExtendedAgentCardNotConfigured,
+    ExtensionSupportRequired,
+    NotFound,
+    Unauthenticated,
+    UnsupportedOperation,
+)
 from app.ledger.rows import Agent, JsonObject
 from app.operations.agent_config import is_visible
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer
 from app.operations.deps import Operations
+from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import GetExtendedAgentCardRequest
 
 
@@ -57,3 +64,16 @@ def require_streaming(agent: Agent) -> None:
     """Raise UnsupportedOperation when the author turned streaming off (A2A v1.0 §3.3.4)."""
     if not capabilities(agent).get("streaming", True):
         raise UnsupportedOperation("This agent does not stream")
+
+
+def active_extensions(agent: Agent, asked: frozenset[str]) -> frozenset[str]:
+    """Of the extensions a client asked for, those that the broker or the agent's card knows; others are ignored.
+
+    Raises ExtensionSupportRequired when the card requires one that the client did not ask for (A2A v1.0 §3.3.4).
+    """
+    declared: list[JsonObject] = capabilities(agent).get("extensions", [])
+    for extension in declared:
+        if extension.get("required") and extension.get("uri") not in asked:
+            uri = str(extension.get("uri", ""))
+            raise ExtensionSupportRequired(f"This agent requires the extension {uri}", metadata={"extension": uri})
+    return asked & {RESUME_EXTENSION, *(str(extension.get("uri")) for extension in declared)}

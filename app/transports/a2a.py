@@ -1,16 +1,18 @@
 """What the A2A doors have in common: which agent, which headers, and an operation's stream as frames."""
 
+from dataclasses import replace
 from typing import cast
 
 from starlette.responses import Response
 
 from app.auth.caller import CallContext
+from app.operations.agent_card import active_extensions
 from app.operations.agent_doors import AgentDoor, open_door
 from app.operations.answers import Answer
 from app.operations.registry import Operation
 from app.operations.subscribe import Item, TaskStream
 from app.protocol.models.base import WireModel
-from app.protocol.version import EXTENSIONS_HEADER
+from app.protocol.version import EXTENSIONS_HEADER, negotiate
 from app.transports.call_context import Call
 from app.transports.sse import frame, stream_response
 
@@ -22,6 +24,13 @@ async def enter(call: Call) -> AgentDoor:
     """The agent of the URL; at the root the default agent. Raises NotFound for one that the caller must not know of."""
     agent_id = call.path("agent") or call.gateway.settings.default_agent or ""
     return await open_door(call.gateway.operations, call.caller, agent_id)
+
+
+def negotiated(call: Call, door: AgentDoor) -> CallContext:
+    """The context with the extensions that are active. Raises VersionNotSupported, ExtensionSupportRequired."""
+    ctx = call.ctx
+    negotiate(ctx.version)
+    return replace(ctx, extensions=active_extensions(door.agent, ctx.extensions))
 
 
 async def run_unary(call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel) -> Answer:

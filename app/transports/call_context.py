@@ -16,14 +16,13 @@ from app.errors import (
     HeadersTooLarge,
     InvalidArgument,
     NotFound,
-    NotSupported,
     PayloadTooLarge,
     PermissionDenied,
     RequestTimeout,
     UnsupportedMediaType,
 )
 from app.protocol import strict_json
-from app.protocol.events import RESUME_EXTENSION
+from app.protocol.version import EXTENSIONS_HEADER, VERSION_HEADER, parse_extensions
 from app.transports.gateway import Gateway
 
 MAX_HEADER_BYTES = 16 * 1024
@@ -31,7 +30,6 @@ MAX_HEADERS = 100
 MAX_ID_CHARACTERS = 256
 BODY_SECONDS = 30
 JSON_TYPES = frozenset({"application/json", "application/a2a+json"})
-KNOWN_EXTENSIONS = frozenset({RESUME_EXTENSION})
 
 
 class Call:
@@ -105,8 +103,8 @@ async def authenticate(gateway: Gateway, request: Request) -> CallContext:
         raise InvalidArgument("Tokens are accepted in the Authorization header only")  # RFC 9700 §4.3.2
     return CallContext(
         caller=caller,
-        version=headers.get("a2a-version", "") or request.query_params.get("A2A-Version", ""),
-        extensions=_extensions(request),
+        version=headers.get(VERSION_HEADER, "") or request.query_params.get(VERSION_HEADER, ""),
+        extensions=frozenset(parse_extensions(*headers.getlist(EXTENSIONS_HEADER))),
         idempotency_key=_idempotency_key(headers.get("idempotency-key")),
         traceparent=headers.get("traceparent"),
         last_event_id=headers.get("last-event-id") or None,
@@ -158,19 +156,9 @@ def require_json(request: Request) -> None:
         raise ContentTypeNotSupported("JSON must be UTF-8")
 
 
-def _extensions(request: Request) -> frozenset[str]:
-    asked = ",".join(request.headers.getlist("a2a-extensions"))
-    return KNOWN_EXTENSIONS.intersection(uri.strip() for uri in asked.split(",")) if asked else frozenset()
-
-
 def _idempotency_key(value: str | None) -> str | None:
     if value is None or not value.strip():
         return None
     if len(value) > MAX_ID_CHARACTERS:
         raise InvalidArgument(f"Idempotency-Key has more than {MAX_ID_CHARACTERS} characters")
     return value
-
-
-def refuse(unsupported: str) -> NotSupported:
-    """The error for a field whose capability is not built yet (native-api.md): refused, never ignored."""
-    return NotSupported(f"Not supported: {unsupported}", violations=[(unsupported, "not supported")])

@@ -14,7 +14,7 @@ from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import parse
 from app.protocol.version import negotiate
 from app.transports import errors
-from app.transports.a2a import answer_headers, enter, resume_after, run_stream, run_unary
+from app.transports.a2a import answer_headers, enter, negotiated, resume_after, run_stream, run_unary
 from app.transports.call_context import Call, require_any, require_json
 from app.transports.endpoints import Door, Endpoint
 from app.transports.urls import resource_metadata_url
@@ -75,9 +75,8 @@ async def handle(call: Call) -> Response:
         method, params = _envelope(message)
         operation = _operation(method, call.ctx.version)
         require_any(call.caller, (operation.scope,))
-        negotiate(call.ctx.version)
+        ctx = negotiated(call, door)
         request = parse(operation.request, params)
-        ctx = call.ctx
         before = f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":'
         if operation.streaming:
             metadata = params.get("metadata")

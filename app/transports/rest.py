@@ -16,8 +16,7 @@ from app.operations.registry import OPERATIONS, Operation, Route
 from app.protocol import strict_json
 from app.protocol.models import parse, parse_query
 from app.protocol.models.base import WireModel
-from app.protocol.version import negotiate
-from app.transports.a2a import answer_headers, enter, run_stream, run_unary
+from app.transports.a2a import answer_headers, enter, negotiated, run_stream, run_unary
 from app.transports.call_context import Call
 from app.transports.endpoints import Endpoint, media_type
 
@@ -68,8 +67,7 @@ async def _handle(call: Call, operation: Operation, *, with_body: bool) -> Respo
     routing_key = call.path("tenant")
     if routing_key and routing_key != door.agent_id:
         raise NotFound
-    ctx = call.ctx
-    negotiate(ctx.version)
+    ctx = negotiated(call, door)
     request = await _request(call, operation, with_body=with_body)
     _check_routing_key(request, routing_key)
     if operation.streaming:

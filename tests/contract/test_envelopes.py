@@ -216,3 +216,19 @@ async def test_the_path_wins_over_an_id_in_body_or_query(agent: Agent) -> None:
 
 def _send(**fields: Any) -> dict[str, Any]:
     return {"message": say("go"), "configuration": {"returnImmediately": True}} | fields
+
+
+async def test_an_extension_that_the_card_requires(agent: Agent) -> None:
+    known = "https://example.org/ext/known"
+    needed = "https://example.org/ext/needed"
+    registered = agent.broker.register_agent(agent.id)["card"]
+    extensions = [{"uri": known}, {"uri": needed, "required": True}]
+    agent.register(card=registered | {"capabilities": {"streaming": True, "extensions": extensions}})
+    door = agent.door()
+    for asked, echoed in ((f"{needed}", needed), (f"{needed},{known}, urn:other", f"{known}, {needed}")):
+        answer = await door.http.post(f"{door.base}/rpc", json=LIST, headers={"A2A-Extensions": asked})
+        assert (answer.json()["result"]["tasks"], answer.headers["a2a-extensions"]) == ([], echoed)
+    rpc = await door.http.post(f"{door.base}/rpc", json=LIST, headers={"A2A-Extensions": known})
+    assert error_of(rpc.json()) == (1, -32008, "EXTENSION_SUPPORT_REQUIRED")
+    rest = await door.http.get(f"{door.base}/a2a/tasks")
+    assert (rest.status_code, rest.json()["error"]["details"][0]["metadata"]) == (400, {"extension": needed})
