@@ -6,7 +6,7 @@ tasks           one narrow row per task: state, fence, last seq. No payloads. Ne
 events          the log: row (task, seq), append-only, range partitions of the UUIDv7 task id by month.
 turns           one row per accepted client message: queued, running, paused, done, failed, canceled; one runs at most.
 queue           live work only, so it stays small: one row per task that is waiting for or held by a worker.
-lanes           fairness: one row per (tenant, agent, fair key) with its share, virtual time and running count.
+lanes           fairness: one row per (tenant, agent, fair key) with its share and virtual time.
 artifacts       which artifacts a task has and whether they still take chunks.
 idempotency     which message a key stands for.
 task_snapshots  a cache of the fold of events 1..seq, so that reading a long task stays cheap.
@@ -176,7 +176,6 @@ lanes = Table(
     Column("weight", REAL, nullable=False, server_default=text("1")),
     Column("vtime", Double, nullable=False, server_default=text("0")),
     Column("woke", Boolean, nullable=False, server_default=text("true")),
-    Column("running", Integer, nullable=False, server_default=text("0")),
     Column("max_running", Integer),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     postgresql_with={"fillfactor": 50, "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},

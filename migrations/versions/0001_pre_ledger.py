@@ -123,7 +123,6 @@ CREATE TABLE lanes (
   weight REAL DEFAULT 1 NOT NULL,
   vtime DOUBLE PRECISION DEFAULT 0 NOT NULL,
   woke BOOLEAN DEFAULT true NOT NULL,
-  running INTEGER DEFAULT 0 NOT NULL,
   max_running INTEGER,
   paused BOOLEAN DEFAULT false NOT NULL,
   PRIMARY KEY (tenant_id, agent_id, fair_key)

@@ -73,22 +73,11 @@ BEGIN
           t.fence, t.lease_seconds);
 END $$;
 
--- A lane exists from its first task on. One that was empty is marked: the next claim lets it start level with the least
--- served lane that is at work, or the time it was idle would let it crowd out all others. Called before rows are locked.
-CREATE OR REPLACE FUNCTION lane_wake(p_tenant text, p_agent text, p_fair_key text) RETURNS void LANGUAGE plpgsql AS $$
+-- A lane exists from its first task on. The look comes first: ON CONFLICT would wait for a claim that is updating the lane.
+CREATE OR REPLACE FUNCTION lane_ensure(p_tenant text, p_agent text, p_fair_key text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO lanes (tenant_id, agent_id, fair_key) VALUES (p_tenant, p_agent, p_fair_key) ON CONFLICT DO NOTHING;
-  UPDATE lanes SET woke = true
-   WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key = p_fair_key AND running = 0 AND NOT woke
-     AND NOT EXISTS (SELECT 1 FROM queue WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key = p_fair_key AND worker IS NULL);
-END $$;
-
--- Lock order is lanes, queue rows, tasks (docs/data-path.md); these two columns never change, so they are read unlocked.
-CREATE OR REPLACE FUNCTION lane_lock(p_tenant text, p_task uuid) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE a text; k text;
-BEGIN
-  SELECT agent_id, fair_key INTO a, k FROM tasks WHERE tenant_id = p_tenant AND task_id = p_task;
-  IF NOT FOUND THEN RETURN false; END IF;
-  PERFORM 1 FROM lanes WHERE tenant_id = p_tenant AND agent_id = a AND fair_key = k FOR NO KEY UPDATE;
-  RETURN true;
+  PERFORM 1 FROM lanes WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key = p_fair_key;
+  IF NOT FOUND THEN
+    INSERT INTO lanes (tenant_id, agent_id, fair_key) VALUES (p_tenant, p_agent, p_fair_key) ON CONFLICT DO NOTHING;
+  END IF;
 END $$;

@@ -38,31 +38,19 @@ BEGIN
   RETURN u;
 END $$;
 
--- The end of a task: its last event, its turns closed, its queue row gone, its lane's place given back.
--- t is the locked row; p_seqs counts the events before the terminal one that this transaction has added already. Where
--- nobody held the task no lease ends: the one that ended last is still known, for its worker may repeat how it ended it.
-CREATE OR REPLACE FUNCTION task_end(t tasks, p_leased boolean, p_state smallint, p_seqs int, p_at timestamptz, p_end text,
+-- The end of a task: its last event, its turns closed, its queue row gone.
+-- t is the locked row; p_seqs counts the events before the terminal one that this transaction has added already. p_end is
+-- NULL where nobody held the task: no lease ends, and the one that ended last is still known, for its worker may repeat it.
+CREATE OR REPLACE FUNCTION task_end(t tasks, p_state smallint, p_seqs int, p_at timestamptz, p_end text,
     p_actor_kind text, p_actor text, p_body text) RETURNS tasks LANGUAGE plpgsql AS $$
 DECLARE u tasks;
 BEGIN
-  u := task_advance_locked(t, p_state, p_seqs + 1, p_at, CASE WHEN p_leased THEN p_end END, NULL, NULL, NULL);
+  u := task_advance_locked(t, p_state, p_seqs + 1, p_at, p_end, NULL, NULL, NULL);
   PERFORM event_add(u, u.last_seq, 'status', p_at, p_actor_kind, p_actor, p_body);
   UPDATE turns SET state = CASE WHEN turn_no = t.turn_no THEN turn_end_name(p_state) ELSE 'canceled' END, ended_at = p_at
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND state IN ('queued', 'running');
-  PERFORM lease_drop(t, p_leased, true);
+  DELETE FROM queue WHERE tenant_id = t.tenant_id AND task_id = t.task_id;
   RETURN u;
-END $$;
-
--- A lease's place in its lane is given back; p_delete: the task has no work left, its queue row goes.
-CREATE OR REPLACE FUNCTION lease_drop(t tasks, p_leased boolean, p_delete boolean) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF p_delete THEN
-    DELETE FROM queue WHERE tenant_id = t.tenant_id AND task_id = t.task_id;
-  END IF;
-  IF p_leased THEN
-    UPDATE lanes SET running = running - 1
-     WHERE tenant_id = t.tenant_id AND agent_id = t.agent_id AND fair_key = t.fair_key;
-  END IF;
 END $$;
 
 -- The next attempt or turn becomes claimable: the queue row stays, under the task's fence, held by nobody.

@@ -46,7 +46,7 @@ BEGIN
     RETURN;
   END IF;
   INSERT INTO tenants VALUES (p_tenant) ON CONFLICT DO NOTHING;
-  PERFORM lane_wake(p_tenant, p_agent, p_fair_key);
+  PERFORM lane_ensure(p_tenant, p_agent, p_fair_key);
   INSERT INTO tasks (tenant_id, task_id, agent_id, context_id, fair_key, priority, state, last_seq, status_at, created_at,
     created_by, on_busy, max_attempts, backoff_seconds, max_backoff_seconds, lease_seconds, cancel_grace_seconds,
     deadline_seconds, queue_timeout_seconds)
@@ -79,8 +79,6 @@ BEGIN
                  WHERE s.tenant_id = p_tenant AND s.task_id = k.p_task;
     RETURN;
   END IF;
-  PERFORM lane_wake(p_tenant, p_agent, s.fair_key) FROM tasks s
-   WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.agent_id = p_agent AND is_interrupted(s.state);
   SELECT * INTO t FROM tasks s WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.agent_id = p_agent FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'no such task' USING ERRCODE = 'WS002';

@@ -4,6 +4,9 @@
 -- Leases up to p_limit ready tasks of an agent. Lane by lane in the order of virtual time (the least served first), each
 -- lane's rows by priority and age; SKIP LOCKED throughout, so claimers never wait for each other. Lanes are FETCHed one at
 -- a time: a FOR loop reads ahead and would lock lanes that it does not use.
+-- A lane found empty is marked 'woke': when it has work again it starts level with the least served lane that has some,
+-- or the time it was idle would let it crowd out all others. What runs is counted in the queue, and only where a lane has
+-- a limit, so that nothing but a claim ever writes a lane.
 CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
   priority smallint, claimed_at timestamptz, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz,
@@ -12,29 +15,32 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_at timestamptz := date_trunc('milliseconds', clock_timestamp());
-  v_lanes refcursor; l record; q record; v_floor double precision; v_taken int;
+  v_lanes refcursor; l lanes; q record; v_floor double precision; v_taken int; v_room int;
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
-  SELECT min(s.vtime) INTO v_floor FROM lanes s WHERE s.agent_id = p_agent AND s.running > 0 AND NOT s.woke;
+  v_floor := lanes_floor(p_agent);
   OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
-    AND (s.max_running IS NULL OR s.running < s.max_running) 
     ORDER BY CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END, s.woke DESC FOR NO KEY UPDATE SKIP LOCKED;
   LOOP
+    EXIT WHEN cardinality(v_tasks) >= p_limit;
     FETCH v_lanes INTO l;
-    EXIT WHEN NOT FOUND OR cardinality(v_tasks) >= p_limit;
+    EXIT WHEN NOT FOUND;
     v_taken := 0;
+    v_room := least(p_limit - cardinality(v_tasks), lane_room(l));
+    CONTINUE WHEN v_room <= 0;
     FOR q IN SELECT s.tenant_id, s.task_id FROM queue s
               WHERE s.agent_id = p_agent AND s.tenant_id = l.tenant_id AND s.fair_key = l.fair_key AND s.worker IS NULL
                 AND s.run_at <= v_at
-              ORDER BY s.priority DESC, s.run_at, s.task_id
-              LIMIT least(p_limit - cardinality(v_tasks), l.max_running - l.running) FOR UPDATE SKIP LOCKED LOOP
+              ORDER BY s.priority DESC, s.run_at, s.task_id LIMIT v_room FOR UPDATE SKIP LOCKED LOOP
       v_tenants := v_tenants || q.tenant_id; v_tasks := v_tasks || q.task_id; v_taken := v_taken + 1;
     END LOOP;
     IF v_taken > 0 THEN
-      UPDATE lanes s SET running = s.running + v_taken, woke = false,
-        vtime = CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END + v_taken / s.weight
+      UPDATE lanes s SET woke = false,
+        vtime = CASE WHEN s.woke THEN greatest(s.vtime, lanes_floor(p_agent)) ELSE s.vtime END + v_taken / s.weight
        WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
+    ELSIF NOT l.woke THEN
+      UPDATE lanes s SET woke = true WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
     END IF;
   END LOOP;
   CLOSE v_lanes;
@@ -43,6 +49,22 @@ BEGIN
   FOR q IN SELECT x.tenant, x.task FROM unnest(v_tenants, v_tasks) x(tenant, task) ORDER BY x.tenant COLLATE "C", x.task LOOP
     RETURN QUERY SELECT * FROM lease_start(q.tenant, q.task, v_at, p_worker, p_seconds, p_claim);
   END LOOP;
+END $$;
+
+-- The virtual time of the least served lane that had work when it was last looked at.
+CREATE OR REPLACE FUNCTION lanes_floor(p_agent text) RETURNS double precision LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT min(vtime) FROM lanes WHERE agent_id = p_agent AND NOT woke);
+END $$;
+
+-- How many more of a lane may run; NULL: no limit. The caller holds the lane's row lock, so nobody else adds to it.
+CREATE OR REPLACE FUNCTION lane_room(l lanes) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+  IF l.max_running IS NULL THEN
+    RETURN NULL;
+  END IF;
+  RETURN l.max_running - (SELECT count(*) FROM queue WHERE tenant_id = l.tenant_id AND worker IS NOT NULL
+                            AND agent_id = l.agent_id AND fair_key = l.fair_key);
 END $$;
 
 -- One claimed row becomes a lease: fence + 1 on queue row and task, WORKING in the log, the turn running.

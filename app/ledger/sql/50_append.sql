@@ -18,8 +18,7 @@ DECLARE
   v_ends boolean := p_kinds[n] = 'message' OR coalesce(is_terminal(p_states[n]) OR is_interrupted(p_states[n]), false);
   q queue; t tasks; u tasks; v_seq bigint; v_fresh boolean; v_body text; v_kind text; v_status boolean := false;
 BEGIN
-  IF v_ends THEN  -- lanes, then queue rows, then tasks; a pure append locks the task only
-    PERFORM lane_lock(p_tenant, p_task);
+  IF v_ends THEN  -- queue rows before tasks; a pure append locks the task only
     SELECT * INTO q FROM queue s WHERE s.tenant_id = p_tenant AND s.task_id = p_task FOR UPDATE;
   ELSE
     SELECT * INTO q FROM queue s WHERE s.tenant_id = p_tenant AND s.task_id = p_task;
@@ -110,7 +109,7 @@ BEGIN
   UPDATE turns SET state = turn_end_name(p_state), ended_at = p_at
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND turn_no = t.turn_no;
   IF v_canceled THEN
-    RETURN task_end(t, true, 5::smallint, p_before + 1, p_at, 'cancel', 'broker', '', status_body(t, 5::smallint, p_at, NULL, NULL));
+    RETURN task_end(t, 5::smallint, p_before + 1, p_at, 'cancel', 'broker', '', status_body(t, 5::smallint, p_at, NULL, NULL));
   ELSIF v_next THEN
     RETURN turn_next(t, p_at, p_before + 1, p_state);
   END IF;
@@ -118,7 +117,7 @@ BEGIN
                            NULL, NULL, NULL);
   UPDATE turns SET state = 'canceled', ended_at = p_at
    WHERE is_terminal(p_state) AND tenant_id = t.tenant_id AND task_id = t.task_id AND state = 'queued';
-  PERFORM lease_drop(t, true, true);
+  DELETE FROM queue WHERE tenant_id = t.tenant_id AND task_id = t.task_id;
   RETURN u;
 END $$;
 
@@ -131,7 +130,6 @@ BEGIN
   IF v_again THEN
     PERFORM event_add(u, u.last_seq, 'status', p_at, 'broker', '', status_body(u, 2::smallint, p_at, NULL, NULL));
   END IF;
-  PERFORM lease_drop(t, true, false);
   PERFORM queue_return(u, p_at, p_at, true);
   RETURN u;
 END $$;

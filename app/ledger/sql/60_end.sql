@@ -1,9 +1,8 @@
 -- Leases that end otherwise than by their worker's last event, and cancels.
 
--- Takes the locks of a task in order: its lane, its queue row (q, all NULL without one), its own row (t).
+-- Takes the locks of a task in order: its queue row (q, all NULL without one), then its own row (t).
 CREATE OR REPLACE FUNCTION task_lock(p_tenant text, p_task uuid, OUT q queue, OUT t tasks) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM lane_lock(p_tenant, p_task);
   SELECT * INTO q FROM queue WHERE tenant_id = p_tenant AND task_id = p_task FOR UPDATE;
   SELECT * INTO t FROM tasks WHERE tenant_id = p_tenant AND task_id = p_task FOR NO KEY UPDATE;
 END $$;
@@ -23,7 +22,7 @@ BEGIN
   ELSIF is_terminal(t.state) THEN
     outcome := 'terminal';
   ELSIF (k.q).worker IS NULL THEN
-    t := task_end(t, false, 5::smallint, 0, v_at, 'cancel', 'client', p_subject, status_body(t, 5::smallint, v_at, NULL, NULL));
+    t := task_end(t, 5::smallint, 0, v_at, NULL, 'client', p_subject, status_body(t, 5::smallint, v_at, NULL, NULL));
     outcome := 'canceled';
   ELSIF (k.q).signal = 'cancel' THEN
     outcome := 'pending'; seconds_left := extract(epoch FROM (k.q).signal_until - clock_timestamp());
@@ -73,9 +72,9 @@ DECLARE
   v_reason text := CASE p_kind WHEN 'retry' THEN 'RETRY' ELSE 'LEASE_EXPIRED' END;
 BEGIN
   IF q.signal = 'cancel' THEN
-    RETURN task_end(t, true, 5::smallint, 0, p_at, p_kind, 'broker', '', status_body(t, 5::smallint, p_at, NULL, NULL));
+    RETURN task_end(t, 5::smallint, 0, p_at, p_kind, 'broker', '', status_body(t, 5::smallint, p_at, NULL, NULL));
   ELSIF NOT v_release AND t.attempt >= t.max_attempts THEN
-    RETURN task_fail(t, true, p_at, p_kind, 'ATTEMPTS_EXHAUSTED',
+    RETURN task_fail(t, p_at, p_kind, 'ATTEMPTS_EXHAUSTED',
                      coalesce(p_error, 'The worker''s lease expired') || ' (attempt ' || t.attempt || ' of ' || t.max_attempts || ')');
   END IF;
   v_delay := coalesce(v_delay, CASE WHEN v_release THEN 0 ELSE
@@ -87,16 +86,15 @@ BEGIN
     PERFORM event_add(u, u.last_seq, 'status', p_at, 'broker', '', status_body(u, 2::smallint, p_at, NULL, broker_metadata(
       jsonb_build_object('reason', v_reason, 'error', p_error, 'turn', u.turn_no, 'attempt', u.attempt))));
   END IF;
-  PERFORM lease_drop(u, true, false);
   PERFORM queue_return(u, p_at, p_at + make_interval(secs => v_delay), false);
   RETURN u;
 END $$;
 
 -- The broker fails a task, says why to people (the status message) and to programs (the reason in the metadata).
-CREATE OR REPLACE FUNCTION task_fail(t tasks, p_leased boolean, p_at timestamptz, p_kind text, p_reason text, p_text text)
+CREATE OR REPLACE FUNCTION task_fail(t tasks, p_at timestamptz, p_kind text, p_reason text, p_text text)
 RETURNS tasks LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN task_end(t, p_leased, 4::smallint, 0, p_at, p_kind, 'broker', '', status_body(t, 4::smallint, p_at,
+  RETURN task_end(t, 4::smallint, 0, p_at, p_kind, 'broker', '', status_body(t, 4::smallint, p_at,
     broker_message(t, p_text), broker_metadata(jsonb_build_object('reason', p_reason, 'turn', t.turn_no, 'attempt', t.attempt))));
 END $$;
 
@@ -115,15 +113,15 @@ BEGIN
   ELSIF p_kind = 'expired' AND q.worker IS NOT NULL AND q.lease_until < v_now THEN
     t := lease_requeue(t, q, v_at, 'expired', NULL, NULL);
   ELSIF p_kind = 'cancel' AND q.signal = 'cancel' AND q.signal_until <= v_now THEN
-    t := task_end(t, true, 5::smallint, 0, v_at, 'cancel', 'broker', '', status_body(t, 5::smallint, v_at, NULL,
+    t := task_end(t, 5::smallint, 0, v_at, 'cancel', 'broker', '', status_body(t, 5::smallint, v_at, NULL,
       broker_metadata(jsonb_build_object('reason', 'CANCEL_GRACE_ENDED'))));
   ELSIF p_kind = 'deadline' AND (q.worker IS NULL AND q.deadline <= v_now OR q.signal = 'deadline' AND q.signal_until <= v_now) THEN
-    t := task_fail(t, q.worker IS NOT NULL, v_at, 'deadline', 'DEADLINE_EXCEEDED', 'The deadline passed');
+    t := task_fail(t, v_at, CASE WHEN q.worker IS NOT NULL THEN 'deadline' END, 'DEADLINE_EXCEEDED', 'The deadline passed');
   ELSIF p_kind = 'deadline' AND q.signal IS NULL AND q.deadline <= v_now THEN
     UPDATE queue s SET signal = 'deadline', signal_until = v_at + make_interval(secs => t.cancel_grace_seconds)
      WHERE s.tenant_id = p_tenant AND s.task_id = p_task;
   ELSIF p_kind = 'queue_timeout' AND q.claim_by <= v_now THEN
-    t := task_fail(t, false, v_at, 'queue_timeout', 'QUEUE_TIMEOUT', 'No worker took the task in time');
+    t := task_fail(t, v_at, NULL, 'QUEUE_TIMEOUT', 'No worker took the task in time');
   ELSE
     outcome := 'gone';
   END IF;
@@ -139,7 +137,7 @@ BEGIN
   IF (k.t).task_id IS NULL OR is_terminal((k.t).state) THEN
     RETURN 'gone';
   END IF;
-  PERFORM task_fail(k.t, (k.q).worker IS NOT NULL, v_at, 'deleted', 'AGENT_DELETED', 'The agent was deleted');
+  PERFORM task_fail(k.t, v_at, CASE WHEN (k.q).worker IS NOT NULL THEN 'deleted' END, 'AGENT_DELETED', 'The agent was deleted');
   RETURN 'applied';
 END $$;
 
@@ -151,7 +149,7 @@ BEGIN
               AND status_at < v_at - make_interval(secs => p_older) ORDER BY status_at LIMIT p_limit LOOP
     SELECT * INTO t FROM tasks WHERE tenant_id = p_tenant AND task_id = v_id AND state IN (6, 8) FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    PERFORM task_end(t, false, 5::smallint, 0, v_at, 'forgotten', 'broker', '', status_body(t, 5::smallint, v_at, NULL,
+    PERFORM task_end(t, 5::smallint, 0, v_at, NULL, 'broker', '', status_body(t, 5::smallint, v_at, NULL,
       broker_metadata(jsonb_build_object('reason', 'INPUT_NEVER_CAME'))));
     v_count := v_count + 1;
   END LOOP;
