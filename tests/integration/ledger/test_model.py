@@ -54,7 +54,7 @@ MUTANTS = {
     "another message is a duplicate": ("IF r.request_hash <> p_hash OR", "IF"),
     "a completed turn ends the task": ("t.turns_queued > 0 AND p_state IN (3, 6)", "false"),
     "the last queued turn goes first": ("SELECT min(turn_no) INTO v_turn", "SELECT max(turn_no) INTO v_turn"),
-    "ended work stays queued": ("IF p_delete THEN", "IF false THEN"),
+    "an end without its event": ("PERFORM event_add(u, u.last_seq, 'status', p_at, p_actor_kind, p_actor, p_body);", ""),
     "closed artifacts take chunks": ("ELSIF v_closed THEN", "ELSIF false THEN"),
     "a canceled task is leased again": ("IF q.signal = 'cancel' THEN", "IF false THEN"),
     "a release counts as an attempt": ("t.attempt - v_release::int", "t.attempt"),
