@@ -1,4 +1,5 @@
--- Small pieces that the other files are made of.
+-- Small pieces that the other files are made of. The planner inlines an SQL function only if it is declared no less volatile
+-- than what it calls (to_json and to_char are STABLE); a call that is not inlined costs about 0.1 ms.
 
 -- Every function that touches tenant data starts here: names the one tenant that this transaction sees (row level
 -- security) and reads the database's clock once. NULL is refused, for it would pass for "no rows".
@@ -36,7 +37,7 @@ CREATE OR REPLACE FUNCTION uuid_v7(p_at timestamptz) RETURNS uuid LANGUAGE sql V
                 52, 1), 53, 1), 'hex')::uuid $$;
 
 -- A client's message as it is stored: its JSON object text with the ids that the ledger decided put in front.
-CREATE OR REPLACE FUNCTION message_of(p_message text, p_task uuid, p_context text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION message_of(p_message text, p_task uuid, p_context text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT '{"taskId":"' || p_task || '","contextId":' || to_json(p_context) || ',' || substr(p_message, 2) $$;
 
 -- The one place where a status event's body is written. p_message and p_metadata are JSON text or NULL.
@@ -47,7 +48,7 @@ RETURNS text LANGUAGE sql STABLE AS $$
       || ',"timestamp":"' || rfc3339(p_at) || '"}' || coalesce(',"metadata":' || p_metadata, '') || '}}' $$;
 
 -- What the broker says of itself stands under the resume extension's URI only (native-api.md).
-CREATE OR REPLACE FUNCTION broker_metadata(p_facts jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION broker_metadata(p_facts jsonb) RETURNS text LANGUAGE sql STABLE AS
 $$ SELECT jsonb_build_object('https://waystation.dev/ext/resume/v1', jsonb_strip_nulls(p_facts))::text $$;
 
 -- A message in the agent's name for a state that the broker itself decides.
