@@ -6,11 +6,12 @@ extension and a cursor a subscription is an exact replay instead (resume-contrac
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from app.auth.caller import CallContext
 from app.errors import InvalidParams, TaskNotFound, UnsupportedOperation
-from app.ledger import tasks
-from app.ledger.rows import Event, JsonObject, LoadedTask
+from app.ledger import events, tasks
+from app.ledger.rows import Event, JsonObject, LoadedTask, Sent
 from app.operations.agent_card import require_streaming
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import parse_task_id, with_broker_metadata
@@ -19,11 +20,13 @@ from app.operations.deps import Operations
 from app.operations.log_reader import LogReader
 from app.operations.send_message import accept
 from app.protocol.events import A2A_HIDDEN, RESUME_EXTENSION, EventKind
-from app.protocol.fold import view
+from app.protocol.fold import fold, view
 from app.protocol.models import SendMessageRequest, SubscribeToTaskRequest
 from app.protocol.states import TaskState
-from app.protocol.strict_json import dumps
+from app.protocol.strict_json import dumps, loads_trusted
 
+MAX_FOLDED = 1000
+"""A task with more events is shown as of now: folding the whole log for one frame is not worth its cost."""
 _STATE = '"status":{"state":"'
 
 
@@ -49,22 +52,25 @@ class TaskStream:
     def close(self) -> None:
         self.reader.close()
 
-    def open_with(self, loaded: LoadedTask, added: JsonObject, *, durable: bool) -> None:
-        """Begin with the Task as it stands at ``loaded.head.last_seq`` and go on after it."""
-        seq = loaded.head.last_seq
-        task = with_broker_metadata(view(loaded.task), {"lastSeq": seq, **added})
-        self.opening.append(Item(seq if durable else None, dumps({"task": task})))
-        self.ended = loaded.head.state.is_terminal
-        self.ended |= self._closes_at_input and loaded.head.state is TaskState.INPUT_REQUIRED
+    def open_with(self, task: JsonObject, seq: int, added: JsonObject, *, durable: bool) -> None:
+        """Begin with the Task as it stood at ``seq``, with an id if it is ``durable``, and go on after it."""
+        shown = with_broker_metadata(view(task), {"lastSeq": seq, **added})
+        self.opening.append(Item(seq if durable else None, dumps({"task": shown})))
+        state = TaskState.parse(task["status"]["state"])
+        self.ended = state.is_terminal or (self._closes_at_input and state is TaskState.INPUT_REQUIRED)
+
+    def go_on_after(self, seq: int, last_seq: int) -> None:
+        """The tail begins after ``seq``; the log is known to go up to ``last_seq``."""
+        self.reader.after, self.reader.last_seq = seq, last_seq
 
     async def next(self, timeout: float) -> list[Item]:
         """What comes next within ``timeout`` seconds; empty when nothing did. Sets ``ended`` with the last items."""
         return self.take(await self.reader.next(timeout))
 
-    def take(self, events: Sequence[Event]) -> list[Item]:
+    def take(self, found: Sequence[Event]) -> list[Item]:
         """The items of events that the reader has read."""
         items: list[Item] = []
-        for event in events:
+        for event in found:
             if self._stays_paused(event):
                 self.ended = True
                 return items
@@ -101,11 +107,7 @@ async def send_streaming_message(
     try:
         await stream.reader.start()
         if sent.replayed or request.message.task_id:
-            loaded = await tasks.load(ops.db, ctx.caller.tenant, sent.task_id)
-            if loaded is None:
-                raise TaskNotFound
-            stream.reader.after = stream.reader.last_seq = loaded.head.last_seq
-            stream.open_with(loaded, {}, durable=True)
+            await _open_follow_up(ops, ctx.caller.tenant, stream, sent)
         else:
             page = await stream.reader.read()
             stream.opening = stream.take(page.events if page else [])
@@ -113,6 +115,21 @@ async def send_streaming_message(
         stream.close()
         raise
     return stream
+
+
+async def _open_follow_up(ops: Operations, tenant: str, stream: TaskStream, sent: Sent) -> None:
+    """The Task as it stood when this message was stored, however much has happened since; a duplicate's as of now."""
+    loaded = await tasks.load(ops.db, tenant, sent.task_id)
+    if loaded is None:
+        raise TaskNotFound
+    task, seq = loaded.task, loaded.head.last_seq
+    if not sent.replayed and sent.last_seq < seq and sent.last_seq <= MAX_FOLDED:
+        page = await events.read(ops.db, tenant, sent.task_id, 0, sent.last_seq)
+        if page is not None and len(page.events) == sent.last_seq:
+            task = fold((event.kind, cast("JsonObject", loads_trusted(event.body))) for event in page.events)
+            seq = sent.last_seq
+    stream.open_with(task, seq, {}, durable=True)
+    stream.go_on_after(seq, loaded.head.last_seq)
 
 
 async def subscribe_to_task(
@@ -136,8 +153,9 @@ async def subscribe_to_task(
             return stream
         if loaded.head.state.is_terminal:
             raise UnsupportedOperation("The task is in a terminal state", metadata={"state": loaded.head.state.wire})
-        stream.reader.after = stream.reader.last_seq = loaded.head.last_seq
-        stream.open_with(loaded, {}, durable=True)
+        seq = loaded.head.last_seq
+        stream.open_with(loaded.task, seq, {}, durable=True)
+        stream.go_on_after(seq, seq)
     except BaseException:
         stream.close()
         raise
@@ -157,14 +175,14 @@ async def _resume(stream: TaskStream, loaded: LoadedTask, cursor: Cursor) -> Non
     page = await reader.read()
     if page is None:
         raise TaskNotFound
+    seq = loaded.head.last_seq
     match judge(cursor, reader.incarnation, page):
         case Reset() as reset:
             lost: JsonObject = {"reason": reset.reason, "lostFrom": reset.lost_from, "lostTo": reset.lost_to}
-            snapshot_seq = loaded.head.last_seq
-            reader.after = reader.last_seq = snapshot_seq
-            stream.open_with(loaded, {"reset": {**lost, "snapshotSeq": snapshot_seq}}, durable=True)
+            stream.open_with(loaded.task, seq, {"reset": {**lost, "snapshotSeq": seq}}, durable=True)
+            stream.go_on_after(seq, seq)
         case None:
-            stream.open_with(loaded, {}, durable=False)
+            stream.open_with(loaded.task, seq, {}, durable=False)
             stream.ended = False
             stream.opening += stream.take(page.events)
         case _:

@@ -87,6 +87,23 @@ async def test_a_follow_up_stream_begins_with_the_task_as_it_stands(agent: Agent
             assert await shorts(stream) == ["WORKING", "COMPLETED"]
 
 
+async def test_a_follow_up_stream_misses_nothing_of_a_quick_worker(agent: Agent) -> None:
+    """A worker that waits for the answer may have ended the task before the first frame is made."""
+    door = agent.door()
+    async with agent.worker() as worker:
+        for _ in range(10):
+            task = await door.send(say("go"), now=True)
+            await worker.write(await worker.lease_one(), status("INPUT_REQUIRED", "which?"))
+
+            async def work() -> None:
+                await worker.write(await worker.lease_one(), artifact("x", "y"), status("COMPLETED"))
+
+            working = asyncio.create_task(work())
+            async with door.open("SendStreamingMessage", {"message": say("this", taskId=task["id"])}) as stream:
+                assert await shorts(stream) == ["task WORKING", "WORKING", "x=y", "COMPLETED"]
+            await working
+
+
 async def test_a_duplicate_stream_is_the_same_task_and_says_so(agent: Agent) -> None:
     door, message = agent.door(), say("go")
     task = await door.send(message, now=True)
