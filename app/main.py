@@ -161,6 +161,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.broker = broker
+    # every endpoint answers its own errors, so FastAPI's stack of middlewares would only be passed through
+    app.middleware_stack = app.router
     return app
 
 
