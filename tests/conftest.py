@@ -43,6 +43,24 @@ def pytest_unconfigure() -> None:
         run_server = None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[dict[str, Any] | None]:
+    """A worker's report may hold a lone surrogate (tests of bad input log some), which xdist cannot send."""
+    report = yield
+    return printable(report)
+
+
+def printable(value: Any) -> Any:
+    """``value`` with every character that has no UTF-8 form escaped."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(printable(item) for item in value)
+    return value
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> SharedPostgres:
     """The run's PostgreSQL. Shared: a test that stops or restarts a server takes ``own_postgres``."""
