@@ -13,7 +13,7 @@ import pytest
 from tests.integration.native.conftest import client
 from tests.support.broker import BrokerProcess
 from tests.support.calls import get_task, native_events, reason, send, user_message, violations
-from tests.support.tokens import mint, worker_token
+from tests.support.tokens import bearer, mint, worker_token
 from tests.support.worker import LeaseWorker, artifact, status
 
 EXTENSION = "https://waystation.dev/ext/resume/v1"
@@ -173,6 +173,24 @@ async def test_a_poller_that_has_gone_gives_its_leases_back(
         lease = await worker.lease_one(wait=20)
         assert (lease["taskId"], lease["attempt"]) == (sent["id"], 1)
         await worker.write(lease, status("COMPLETED"))
+
+
+async def test_pollers_that_go_leave_no_trace(shared_broker: BrokerProcess, agent: str, worker: LeaseWorker) -> None:
+    metrics = bearer(mint("a", scope="metrics:read"))
+
+    async def waiting() -> float:
+        text = (await worker.http.get("/metrics", headers=metrics)).text
+        return float(re.search(r"^waystation_pollers_waiting (\S+)$", text, re.MULTILINE).group(1))
+
+    polls = [asyncio.create_task(worker.lease(wait=60)) for _ in range(50)]
+    async with asyncio.timeout(20):
+        while await waiting() < 50:
+            await asyncio.sleep(0.05)
+        for poll in polls:
+            poll.cancel()
+        while await waiting() > 0:
+            await asyncio.sleep(0.05)
+    await asyncio.gather(*polls, return_exceptions=True)
 
 
 async def test_leases_of_a_shared_agent_are_of_all_tenants(
