@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from uuid import UUID
 
@@ -203,7 +203,8 @@ class Wakeups:
                 await self._flush(connection)
                 await self._wait_for_work(next_ping - time.monotonic())
         except asyncio.CancelledError:
-            await self._flush(connection)
+            with suppress(*_AWAY):  # a farewell that cannot be sent must not undo the cancellation
+                await self._flush(connection)
             raise
 
     async def _wait_for_work(self, timeout: float) -> None:

@@ -147,6 +147,20 @@ async def test_stop_sends_what_is_pending(pair: tuple[Wakeups, Wakeups], databas
         assert await signal.wait(SOON)
 
 
+async def test_stop_ends_although_what_is_pending_cannot_be_sent(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_SECONDS", 0.3)
+    async with proxied(database_url) as (proxy, dsn):
+        stuck = Wakeups(dsn)
+        await stuck.start()
+        assert await stuck.wait_connected(SOON)
+        proxy.hold()
+        stuck.bump("unsent")
+        async with asyncio.timeout(5):
+            await stuck.stop()
+
+
 async def test_start_does_not_wait_long_for_a_database_that_is_away() -> None:
     nowhere = Wakeups("postgresql://u:p@127.0.0.1:1/nowhere")
     start = time.monotonic()
