@@ -31,13 +31,25 @@ class Connection:
         self.ended = False
         """The server has said that the answer is complete."""
         self._left = 0
+        self.receive_buffer: int | None = None
+        """Bytes that the kernel may keep for a reader that takes nothing; None: as many as it likes."""
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        sock = socket.socket()
+        sock.setblocking(False)
+        if self.receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, (self._host, self._port))
+        except BaseException:
+            sock.close()
+            raise
+        self._reader, self._writer = await asyncio.open_connection(sock=sock)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.transport.abort()
+        await asyncio.sleep(0)  # the transport closes its socket in the loop's next round
 
     async def send(self, size: int | None = None) -> None:
         """Send the request, or only its first ``size`` bytes."""
