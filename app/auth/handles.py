@@ -13,7 +13,8 @@ from typing import Final, cast
 
 from app.protocol import strict_json
 
-MAX_CHARACTERS: Final = 2048
+MAX_CHARACTERS: Final = 4096
+"""Room for a contextId and a workerId of the greatest length that JSON escapes throughout (6 bytes a character)."""
 # RFC 2104, section 5: half of the digest is enough, and leaseIds stand in URLs.
 _MAC_BYTES = 16
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")

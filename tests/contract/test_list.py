@@ -108,3 +108,18 @@ async def test_only_this_agents_and_this_tenants_tasks(agent: Agent) -> None:
     await agent.door(agent=other.id).send(say("3"), now=True)
     listed = (await agent.door().list())["tasks"]
     assert [(task["id"], state(task)) for task in listed] == [(mine["id"], "SUBMITTED")]
+
+
+async def test_the_longest_ids_are_leased_and_listed(agent: Agent) -> None:
+    """Ids that JSON prints six times as long still fit into a leaseId and a pageToken."""
+    door, context_id = agent.door(), "\x01" * 256
+    for _ in range(2):
+        await door.send(say("hi", contextId=context_id), now=True)
+    async with agent.worker() as worker:
+        worker.worker_id = '"' * 128
+        lease = await worker.lease_one()
+        assert lease["contextId"] == context_id
+        await worker.write(lease, status("COMPLETED"))
+    page = await door.list(contextId=context_id, pageSize=1)
+    rest = await door.list(contextId=context_id, pageSize=1, pageToken=page["nextPageToken"])
+    assert len(page["tasks"] + rest["tasks"]) == 2
