@@ -74,7 +74,7 @@ def _is_fresh(call: Call, shown: ShownCard, tag: str) -> bool:
         return False
     try:
         moment = parsedate_to_datetime(since)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return _whole_seconds(shown.updated_at) <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 

@@ -82,6 +82,8 @@ def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx
         ({"If-Modified-Since": modified}, 304),
         ({"If-Modified-Since": "Mon, 01 Jan 2001 00:00:00 GMT"}, 200),
         ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-Modified-Since": f"Mon, 01 Jan {'9' * 20} 00:00:00 GMT"}, 200),
+        ({"If-Modified-Since": f"Mon, 01 Jan 2020 00:00:00 +{'9' * 20}"}, 200),
     ):
         answer = http.get(path, headers=headers)
         assert (answer.status_code, answer.headers["etag"]) == (status, tag), headers
