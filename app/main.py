@@ -105,6 +105,7 @@ class Broker:
             Partitions(self.direct_dsn),
             Orphans(self.db, self.wakeups),
             Forgotten(self.db),
+            self.operations.floor,
         ]
         self._mount(app)
         for loop in self._loops:

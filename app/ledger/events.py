@@ -1,5 +1,6 @@
 """Reading the log. Called by subscribers, replays and pages; a reader never holds a connection while it waits."""
 
+from collections.abc import Collection
 from typing import LiteralString
 from uuid import UUID
 
@@ -8,6 +9,9 @@ from app.ledger.rows import Event, EventPage
 from app.protocol.states import TaskState
 
 READ: LiteralString = "SELECT * FROM events_read($1, $2, $3, $4)"
+LAST_SEQS: LiteralString = """
+SELECT t.tenant_id, t.task_id, t.last_seq FROM unnest($1::text[], $2::uuid[]) AS asked(tenant_id, task_id)
+  JOIN tasks t ON t.tenant_id = asked.tenant_id AND t.task_id = asked.task_id"""
 INCARNATION: LiteralString = "SELECT incarnation FROM meta"
 
 
@@ -38,6 +42,14 @@ def _event(row: Record) -> Event:
         at=row["at"],
         body=row["body"],
     )
+
+
+async def last_seqs(db: Database, tasks: Collection[tuple[str, UUID]]) -> dict[tuple[str, UUID], int]:
+    """The last seq of each of these (tenant, task id) that exists, in one round trip. Raises Unavailable."""
+    asked = sorted(tasks)
+    async with db.tenant(*sorted({tenant for tenant, _ in asked})) as connection:
+        rows = await connection.fetch(LAST_SEQS, [tenant for tenant, _ in asked], [task_id for _, task_id in asked])
+    return {(row["tenant_id"], row["task_id"]): row["last_seq"] for row in rows}
 
 
 async def incarnation(db: Database) -> int:

@@ -8,13 +8,16 @@ from app.auth.handles import Handles
 from app.ledger.directory import AgentDirectory
 from app.ledger.pool import Database
 from app.ledger.wakeups import Wakeups
+from app.operations.poll_floor import PollFloor
+from app.operations.shared_reads import SharedReads
 
 
 @dataclass
 class Operations:
     """``handles`` seals list cursors; times are in seconds.
 
-    ``poll_seconds`` is the floor under wake-ups: a waiter reads again after that long whatever it has heard.
+    ``poll_seconds`` is the floor under wake-ups: a waiter reads again after that long whatever it has heard; ``floor``
+    does so for all streams at once, and is started with the other loops.
     """
 
     db: Database
@@ -24,6 +27,12 @@ class Operations:
     blocking_wait_seconds: float = 30
     poll_seconds: float = 2
     drain: asyncio.Event = field(default_factory=asyncio.Event)
+    reads: SharedReads = field(init=False)
+    floor: PollFloor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = SharedReads(self.db)
+        self.floor = PollFloor(self.db, self.poll_seconds)
 
     def begin_drain(self) -> None:
         """Ask every waiting call and stream to end; they are woken at once."""

@@ -16,6 +16,7 @@ from app.ledger.wakeups import task_key
 from app.operations.deps import Operations
 
 BATCH_EVENTS = 100
+OUTAGE_SECONDS = 0.5
 
 
 class LogReader:
@@ -31,15 +32,25 @@ class LogReader:
         self.terminal_seq: int | None = None
         self.ended = False
         self.incarnation = 0
-        self._ops = ops
-        self._tenant = tenant
+        self.tenant = tenant
         self.task_id = task_id
+        self._ops = ops
         self._outage = False
         self._exit = ExitStack()
         self._signal = self._exit.enter_context(ops.wakeups.watch(task_key(tenant, task_id)))
+        ops.floor.add(self)
+        self._exit.callback(ops.floor.remove, self)
 
     def close(self) -> None:
         self._exit.close()
+
+    def wake(self) -> None:
+        self._signal.set()
+
+    def expire(self) -> None:
+        """The database has another incarnation: the reader ends, and its cursor is judged anew when it comes back."""
+        self.ended = True
+        self._signal.set()
 
     async def start(self) -> None:
         """Learn the incarnation that this reader's cursors name. Raises Unavailable."""
@@ -48,14 +59,14 @@ class LogReader:
     async def read(self, limit: int = BATCH_EVENTS) -> EventPage | None:
         """The next page, which may be empty, and the log's bounds; None when there is no such task. Raises
         Unavailable."""
-        page = await events.read(self._ops.db, self._tenant, self.task_id, self.after, limit)
+        page = await self._ops.reads.read(self.tenant, self.task_id, self.after, limit)
         if page is None:
             self.ended = True
             return None
         if page.events:
             self.after = page.events[-1].seq
         self.last_seq, self.terminal_seq = page.last_seq, page.terminal_seq
-        self.ended = page.terminal_seq is not None and self.after >= page.terminal_seq
+        self.ended |= page.terminal_seq is not None and self.after >= page.terminal_seq
         return page
 
     async def next(self, timeout: float) -> list[Event]:
@@ -80,11 +91,10 @@ class LogReader:
         return found
 
     async def _wait(self, timeout: float) -> None:
-        wait = max(0.0, min(timeout, self._ops.poll_after()))
         if self._outage:
-            await asyncio.sleep(min(wait, 0.5))  # wake-ups are away too: look again soon
+            await asyncio.sleep(max(0.0, min(timeout, OUTAGE_SECONDS)))  # wake-ups are away too: look again soon
         else:
-            await self._signal.wait(wait)
+            await self._signal.wait(max(0.0, timeout))
 
     async def _check_incarnation(self) -> None:
         """After an outage this may be another database: then cursors of the old one must be judged anew."""
