@@ -74,11 +74,20 @@ BEGIN
           t.fence, t.lease_seconds);
 END $$;
 
--- A lane exists from its first task on. The look comes first: ON CONFLICT would wait for a claim that is updating the lane.
-CREATE OR REPLACE FUNCTION lane_ensure(p_tenant text, p_agent text, p_fair_key text) RETURNS void LANGUAGE plpgsql AS $$
+-- The lane of a task, which exists from its first task on. A tenant has 63 lanes of an agent for the fair keys that come
+-- first, and one for tasks without a key; later keys share those 63, for a claim looks at every lane. (Submits that race
+-- may make a few more.) The look comes first: ON CONFLICT would wait for a claim that is updating the lane.
+CREATE OR REPLACE FUNCTION lane_ensure(p_tenant text, p_agent text, p_fair_key text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE v_keys text[]; v_most int := 63;
 BEGIN
   PERFORM 1 FROM lanes WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key = p_fair_key;
-  IF NOT FOUND THEN
-    INSERT INTO lanes (tenant_id, agent_id, fair_key) VALUES (p_tenant, p_agent, p_fair_key) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    RETURN p_fair_key;
   END IF;
+  v_keys := ARRAY(SELECT fair_key FROM lanes WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key <> '' ORDER BY fair_key);
+  IF p_fair_key <> '' AND cardinality(v_keys) >= v_most THEN
+    RETURN v_keys[1 + (hashtextextended(p_fair_key, 0) & 2147483647) % v_most];
+  END IF;
+  INSERT INTO lanes (tenant_id, agent_id, fair_key) VALUES (p_tenant, p_agent, p_fair_key) ON CONFLICT DO NOTHING;
+  RETURN p_fair_key;
 END $$;

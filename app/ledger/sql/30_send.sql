@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION task_submit(p_tenant text, p_subject text, p_agent te
 RETURNS TABLE (task_id uuid, context_id text, turn_no int, state smallint, last_seq bigint, replayed boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE v_at timestamptz := ledger_enter(p_tenant); k record; t tasks;
+DECLARE v_at timestamptz := ledger_enter(p_tenant); k record; t tasks; v_lane text;
 BEGIN
   SELECT * INTO k FROM keys_take(p_tenant, p_subject, p_agent, p_message_key, p_header_key, p_hash, v_at, uuid_v7(v_at), 1);
   IF NOT k.p_fresh THEN
@@ -46,11 +46,11 @@ BEGIN
     RETURN;
   END IF;
   INSERT INTO tenants VALUES (p_tenant) ON CONFLICT DO NOTHING;
-  PERFORM lane_ensure(p_tenant, p_agent, p_fair_key);
+  v_lane := lane_ensure(p_tenant, p_agent, p_fair_key);
   INSERT INTO tasks (tenant_id, task_id, agent_id, context_id, fair_key, priority, state, last_seq, status_at, created_at,
     created_by, on_busy, max_attempts, backoff_seconds, max_backoff_seconds, lease_seconds, cancel_grace_seconds,
     deadline_seconds, queue_timeout_seconds)
-  VALUES (p_tenant, k.p_task, p_agent, coalesce(p_context, uuid_v7(v_at)::text), p_fair_key, p_priority, 1, 1, v_at, v_at,
+  VALUES (p_tenant, k.p_task, p_agent, coalesce(p_context, uuid_v7(v_at)::text), v_lane, p_priority, 1, 1, v_at, v_at,
     p_subject, p_on_busy, p_max_attempts, p_backoff, p_max_backoff, p_lease, p_grace, p_deadline, p_queue_timeout)
   RETURNING * INTO t;
   INSERT INTO turns VALUES (p_tenant, t.task_id, 1, 'queued', 1, v_at);

@@ -37,7 +37,8 @@ BEGIN
     END LOOP;
     IF v_taken > 0 THEN
       UPDATE lanes s SET woke = false,
-        vtime = CASE WHEN s.woke THEN greatest(s.vtime, lanes_floor(p_agent)) ELSE s.vtime END + v_taken / s.weight
+        vtime = CASE WHEN s.woke THEN greatest(s.vtime, lanes_floor(p_agent)) ELSE s.vtime END
+          + v_taken * lanes_busy(l) / s.weight
        WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
     ELSIF NOT l.woke THEN
       UPDATE lanes s SET woke = true WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
@@ -55,6 +56,13 @@ END $$;
 CREATE OR REPLACE FUNCTION lanes_floor(p_agent text) RETURNS double precision LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT min(vtime) FROM lanes WHERE agent_id = p_agent AND NOT woke);
+END $$;
+
+-- How many lanes of l's tenant had work when they were last looked at, l among them. So many times faster does the virtual
+-- time of each go: a tenant's share of an agent does not grow with the number of its fair keys.
+CREATE OR REPLACE FUNCTION lanes_busy(l lanes) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN l.woke::int + (SELECT count(*) FROM lanes WHERE tenant_id = l.tenant_id AND agent_id = l.agent_id AND NOT woke);
 END $$;
 
 -- How many more of a lane may run; NULL: no limit. The caller holds the lane's row lock, so nobody else adds to it.

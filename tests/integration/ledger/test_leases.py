@@ -49,6 +49,32 @@ async def test_two_tenants_share_an_agent_evenly(bench: Bench) -> None:
     assert order.count("b") in (3, 4), order
 
 
+async def test_more_fair_keys_are_no_greater_share(bench: Bench) -> None:
+    other = Bench(bench.db, tenant="b")
+    for number in range(60):
+        await bench.submit(settings=replace(QUICK, fair_key=f"k{number % 6}"))
+        await other.submit()
+    order = [(await bench.claim_one()).tenant for _ in range(60)]
+    assert 25 <= order[10:].count("b") <= 35, order
+
+
+async def test_fair_keys_beyond_the_lanes_of_a_tenant_share_them(bench: Bench) -> None:
+    async def submit_all() -> list[str]:
+        sent = [await bench.submit(settings=replace(QUICK, fair_key=f"k{number}")) for number in range(80)]
+        async with bench.db.tenant("a") as connection:
+            rows = await connection.fetch("SELECT task_id, fair_key FROM tasks")
+        lane = {row["task_id"]: row["fair_key"] for row in rows}
+        return [lane[one.task_id] for one in sent]
+
+    first = await submit_all()
+    assert first[:63] == [f"k{number}" for number in range(63)]
+    assert set(first[63:]) < set(first[:63])
+    assert len(set(first[63:])) > 5, "spread, not all in one"
+    assert await submit_all() == first, "a key keeps its lane"
+    await bench.submit()
+    assert len(await bench.claim(limit=100)) + len(await bench.claim(limit=100)) == 161
+
+
 async def test_a_lane_that_was_idle_does_not_crowd_out_the_others(bench: Bench) -> None:
     other = Bench(bench.db, tenant="b")
     for _ in range(20):
