@@ -4,8 +4,9 @@
 -- Leases up to p_limit ready tasks of an agent. Lane by lane in the order of virtual time (the least served first), each
 -- lane's rows by priority and age; SKIP LOCKED throughout, so claimers never wait for each other. Lanes are FETCHed one at
 -- a time: a FOR loop reads ahead and would lock lanes that it does not use.
--- A lane found empty is marked 'woke': when it has work again it starts level with the least served lane that has some,
--- or the time it was idle would let it crowd out all others. What runs is counted in the queue, and only where a lane has
+-- A lane found empty is marked 'woke': until it has work again it costs one look into an index and no lock (an agent shared
+-- with many tenants has thousands), then it starts level with the least served lane that has some, or the time it was idle
+-- would let it crowd out all others. What runs is counted in the queue, and only where a lane has
 -- a limit, so that nothing but a claim ever writes a lane.
 CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
@@ -21,6 +22,8 @@ BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
   v_floor := lanes_floor(p_agent);
   OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
+      AND (NOT s.woke OR (SELECT true FROM queue q WHERE q.agent_id = p_agent AND q.tenant_id = s.tenant_id
+                            AND q.fair_key = s.fair_key AND q.worker IS NULL LIMIT 1))
     ORDER BY CASE WHEN s.woke THEN greatest(s.vtime, v_floor) ELSE s.vtime END, s.woke DESC FOR NO KEY UPDATE SKIP LOCKED;
   LOOP
     EXIT WHEN cardinality(v_tasks) >= p_limit;

@@ -49,6 +49,16 @@ async def test_two_tenants_share_an_agent_evenly(bench: Bench) -> None:
     assert order.count("b") in (3, 4), order
 
 
+async def test_idle_lanes_are_passed_over_unlocked(bench: Bench) -> None:
+    async with bench.db.tenant("b") as connection:
+        await connection.execute("INSERT INTO lanes (tenant_id, agent_id, fair_key) VALUES ('b', 'x', '')")
+    await bench.submit()
+    assert len(await bench.claim(limit=2)) == 1
+    async with bench.db.tenant("b") as connection:
+        (lane,) = await connection.fetch("SELECT xmax::text AS locked_by FROM lanes")
+    assert lane["locked_by"] == "0"
+
+
 async def test_more_fair_keys_are_no_greater_share(bench: Bench) -> None:
     other = Bench(bench.db, tenant="b")
     for number in range(60):
