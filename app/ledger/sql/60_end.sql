@@ -1,10 +1,14 @@
 -- Leases that end otherwise than by their worker's last event, and cancels.
 
--- Takes the locks of a task in order: its queue row (q, all NULL without one), then its own row (t).
+-- Takes the locks of a task in order: its queue row (q, all NULL without one), then its own row (t). A message may resume
+-- the task between the two looks; then the transaction begins anew (40001), for its order forbids to lock the new row now.
 CREATE OR REPLACE FUNCTION task_lock(p_tenant text, p_task uuid, OUT q queue, OUT t tasks) LANGUAGE plpgsql AS $$
 BEGIN
   SELECT * INTO q FROM queue WHERE tenant_id = p_tenant AND task_id = p_task FOR UPDATE;
   SELECT * INTO t FROM tasks WHERE tenant_id = p_tenant AND task_id = p_task FOR NO KEY UPDATE;
+  IF q.task_id IS NULL AND EXISTS (SELECT 1 FROM queue WHERE tenant_id = p_tenant AND task_id = p_task) THEN
+    RAISE EXCEPTION 'task % was resumed meanwhile', p_task USING ERRCODE = '40001';
+  END IF;
 END $$;
 
 -- outcome: 'canceled' (nobody held the task), 'pending' (its worker is asked; CANCELED is forced in seconds_left),

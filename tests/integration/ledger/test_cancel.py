@@ -6,13 +6,14 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from app.ledger import leases, transitions
 from app.ledger.rows import AlreadyTerminal, Applied, Canceled, CancelPending, TaskMissing
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.states import TaskState
-from tests.support.ledger import QUICK, Bench, chunk, key_of, open_bench, status, until
+from tests.support.ledger import QUICK, Bench, chunk, key_of, message, open_bench, status, until
 
 
 async def test_a_waiting_task_is_canceled_at_once(bench: Bench) -> None:
@@ -28,6 +29,25 @@ async def test_a_paused_task_is_canceled_at_once(bench: Bench) -> None:
     task_id = (await bench.submit()).task_id
     await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
     assert isinstance(await bench.cancel(task_id), Canceled)
+
+
+async def test_a_task_that_is_resumed_and_leased_meanwhile_is_asked_first(bench: Bench) -> None:
+    """The cancel looks for a queue row, finds none, and waits for the task, which a message and a claim hold."""
+    task_id = (await bench.submit()).task_id
+    await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
+    body, message_id = message("go on")
+    owner = await asyncpg.connect(bench.db.dsn)
+    async with owner.transaction():
+        await owner.fetch(transitions.SEND, "a", "u1", "x", task_id, None, body, message_id, None, b"hash", None)
+        canceling = asyncio.create_task(bench.cancel(task_id))
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        await until(lambda: owner.fetchval(waiting))
+        assert await owner.fetch(leases.CLAIM, "x", "w1", 1, None, None)
+    await owner.close()
+    assert isinstance(await canceling, CancelPending)
+    assert "cancel.requested" in await bench.kinds(task_id)
 
 
 async def test_a_leased_task_is_asked_first(bench: Bench) -> None:
