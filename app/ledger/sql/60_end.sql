@@ -133,12 +133,13 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Fails one live task of a deleted agent. outcome as above.
+-- Fails one live task of a deleted agent; not of one that was registered again meanwhile. outcome as above.
 CREATE OR REPLACE FUNCTION task_fail_deleted(p_tenant text, p_task uuid) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_at timestamptz := ledger_enter(p_tenant); k record;
 BEGIN
   SELECT * INTO k FROM task_lock(p_tenant, p_task);
-  IF (k.t).task_id IS NULL OR is_terminal((k.t).state) THEN
+  IF (k.t).task_id IS NULL OR is_terminal((k.t).state)
+     OR EXISTS (SELECT 1 FROM agents WHERE agent_id = (k.t).agent_id AND deleted_at IS NULL) THEN
     RETURN 'gone';
   END IF;
   PERFORM task_fail(k.t, v_at, CASE WHEN (k.q).worker IS NOT NULL THEN 'deleted' END, 'AGENT_DELETED', 'The agent was deleted');

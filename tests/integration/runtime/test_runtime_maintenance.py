@@ -147,6 +147,21 @@ async def test_a_task_admitted_while_its_agent_was_deleted_fails(bench: Bench, w
     assert await bench.state(before.task_id) is TaskState.CANCELED
 
 
+async def test_tasks_of_an_agent_that_is_registered_again_do_not_fail(bench: Bench) -> None:
+    async def put() -> None:
+        await agents.put(bench.db, tenant="a", agent_id=bench.agent, config={}, shared_with=(), holds=lambda _: True)
+
+    await put()
+    old = await bench.submit()
+    assert await agents.delete(bench.db, tenant="a", agent_id=bench.agent, force=True) == agents.Deleted()
+    failing = agents.fail_live_tasks(bench.db, bench.agent)
+    assert await anext(failing) == ("a", old.task_id)
+    await put()
+    new = await bench.submit()
+    assert [failed async for failed in failing] == []
+    assert await bench.state(new.task_id) is TaskState.SUBMITTED
+
+
 async def test_live_tasks_are_found_page_by_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.ledger.agents.TASKS_PER_PAGE", 2)
     monkeypatch.setattr("app.ledger.tenants.PER_PAGE", 1)
