@@ -28,6 +28,7 @@ _RETRYABLE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the server has said why it ends this connection, and has not closed it yet
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
@@ -170,7 +171,7 @@ class Database:
         try:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 metrics.POOL_WAIT_SECONDS.observe(time.monotonic() - start)
-                with _unreplicated(connection):
+                with _terminated_if_doomed(connection), _unreplicated(connection):
                     yield connection
         except _RETRYABLE as error:
             raise unavailable() from error
@@ -203,6 +204,16 @@ def _unreplicated(connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Gen
         connection.remove_log_listener(listen)
     if doubts:
         raise unavailable()
+
+
+@contextmanager
+def _terminated_if_doomed(connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Generator[None]:
+    """A connection that the server has given up can do nothing more: it must not go back to the pool."""
+    try:
+        yield
+    except asyncpg.InternalClientError:
+        connection.terminate()
+        raise
 
 
 async def _may_use_app_role(dsn: str) -> bool:
