@@ -14,10 +14,12 @@ from app.ledger.wakeups import AGENTS_KEY, Wakeups
 MAX_AGE_SECONDS = 1.0
 """A change to an agent shows on all replicas within this time (native-api.md), also when its hint was lost."""
 MAX_ENTRIES = 10_000
+MAX_ID_CHARACTERS = 63
 
 
 class AgentDirectory:
-    """One per process. Unknown ids are cached too, so that guessing costs one query per second and id."""
+    """One per process. Unknown ids are cached too, so that guessing costs one query per second and id; what is longer than
+    any id can be is not even looked up: a card's door asks for whatever stands in a URL."""
 
     def __init__(self, db: Database, wakeups: Wakeups) -> None:
         self._db = db
@@ -33,6 +35,8 @@ class AgentDirectory:
 
         Raises Unavailable while PostgreSQL is away and the answer is not cached.
         """
+        if len(agent_id) > MAX_ID_CHARACTERS:
+            return None
         self._forget_if_changed()
         entry = self._entries.get(agent_id)
         if entry is not None and time.monotonic() - entry[0] < MAX_AGE_SECONDS:

@@ -242,6 +242,8 @@ async def test_the_directory_hears_of_changes_at_once(bench: Bench, wakeups: Wak
         )
         assert isinstance(outcome, agents.Agent)
 
+    assert await directory.get("y" * 64) is None
+    assert list(directory._entries) == ["x"], "what is too long for an id takes no memory"
     await put("a")
     assert await directory.get("x") is None, "cached"
     wakeups.bump(AGENTS_KEY)
