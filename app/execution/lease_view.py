@@ -104,9 +104,16 @@ def _lease(lease: Claimed, lease_id: str, task: JsonObject, body: JsonObject) ->
         "answers": [],
         "effects": [],
     }
-    trace = message.get("metadata", {}).get("traceparent")
-    if isinstance(trace, str):
+    if (trace := _trace(message.get("metadata", {}))) is not None:
         shown["traceparent"] = trace
     if lease.deadline_at is not None:
         shown["deadlineAt"] = format_timestamp(lease.deadline_at)
     return shown
+
+
+def _trace(metadata: JsonObject) -> str | None:
+    """The trace that the message was sent in: its request's header, else what its sender wrote into it."""
+    by_header: object = metadata.get(RESUME_EXTENSION)
+    found = cast("JsonObject", by_header).get("traceparent") if isinstance(by_header, dict) else None
+    trace = found or metadata.get("traceparent")
+    return trace if isinstance(trace, str) else None

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import re
 from typing import assert_never
 from uuid import UUID
 
@@ -35,11 +36,13 @@ from app.operations.answers import Answer, parse_task_id, shown
 from app.operations.deps import Operations
 from app.operations.sending_options import SendingOptions, parse_options
 from app.protocol.canonical import sha256_of
+from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import Message, Role, SendMessageConfiguration, SendMessageRequest, dump
 from app.protocol.states import TaskState
 from app.protocol.strict_json import dumps
 
 TRACE_METADATA = frozenset({"traceparent", "tracestate", "baggage"})
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 OPEN_TURNS = frozenset({"queued", "running"})
 FIRST_LOOK_SECONDS = 0.2
 """A turn that has just begun is not looked at before this, unless a wake-up says so."""
@@ -76,7 +79,7 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
     options = parse_options(request.metadata)
     message = dump(request.message)
     keys = _keys(ctx, door.agent, message)
-    body = dumps({key: value for key, value in message.items() if key not in ("taskId", "contextId")})
+    body = dumps(_stored(message, ctx.traceparent))
     with metrics.timed(metrics.SUBMIT_SECONDS):
         if request.message.task_id:
             sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options)
@@ -100,6 +103,14 @@ def _keys(ctx: CallContext, agent: Agent, message: JsonObject) -> Keys:
         header=ctx.idempotency_key,
         request_hash=sha256_of(message),
     )
+
+
+def _stored(message: JsonObject, trace: str | None) -> JsonObject:
+    """The message as it is kept: its ids are the ledger's to say, its sender's trace goes on to the worker."""
+    stored = {key: value for key, value in message.items() if key not in ("taskId", "contextId")}
+    if trace and TRACEPARENT.fullmatch(trace):
+        stored["metadata"] = {**stored.get("metadata", {}), RESUME_EXTENSION: {"traceparent": trace}}
+    return stored
 
 
 async def _submit(

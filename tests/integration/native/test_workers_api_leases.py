@@ -53,6 +53,12 @@ async def test_the_senders_trace_goes_on(user: httpx.AsyncClient, agent: str, wo
     assert (await worker.lease_one())["traceparent"] == trace
     await send(user, agent)
     assert "traceparent" not in await worker.lease_one()
+    user.headers["traceparent"] = trace.replace("4bf9", "5bf9")
+    await send(user, agent, metadata={"traceparent": trace, EXTENSION: "not the broker's"})
+    assert (await worker.lease_one())["traceparent"] == trace.replace("4bf9", "5bf9")
+    user.headers["traceparent"] = "no trace"
+    await send(user, agent, metadata={EXTENSION: "not the broker's"})
+    assert "traceparent" not in await worker.lease_one()
 
 
 async def test_views(user: httpx.AsyncClient, agent: str, worker: LeaseWorker) -> None:
