@@ -85,6 +85,7 @@ class Reader:
             async with connection:
                 await connection.send()
                 await connection.head()
+                assert connection.status in (200, 204, 503), connection.body
                 await connection.read(size)
                 if self._rng.random() < 0.5:
                     connection.reset()
@@ -100,12 +101,12 @@ async def log_of(replicas: Replicas, task: str) -> list[Frame]:
     return frames_of(answer.content)
 
 
-async def all_tasks(replicas: Replicas) -> list[str]:
-    """The ids of all tasks of the tenant, also of those that nobody was told of."""
+async def all_tasks(replicas: Replicas, agent: str) -> list[str]:
+    """The ids of all tasks of an agent, also of those that nobody was told of."""
     found: list[str] = []
     token = ""
     while True:
-        answer = await replicas.call("GET", f"/v1/tasks?pageSize=100&pageToken={token}")
+        answer = await replicas.call("GET", f"/v1/tasks?agent={agent}&pageSize=100&pageToken={token}")
         assert answer.status_code == 200, answer.text
         found += [row["task"]["id"] for row in answer.json()["tasks"]]
         token = answer.json()["nextPageToken"]

@@ -62,6 +62,13 @@ class Storm:
             self._readers.append(Reader(self.urls, token, random.Random(self.rng.random())))
             self._actors.append(asyncio.create_task(self._reader(self._readers[-1])))
 
+    async def until_ended(self, count: int) -> None:
+        """Wait until so many more tasks have ended."""
+        wanted = self.ended + count
+        while self.ended < wanted:
+            self.check_actors()
+            await asyncio.sleep(0.05)
+
     async def calm(self, seconds: float = 60) -> History:
         """No new tasks; wait until all have ended; the whole history."""
         self._calm.set()
@@ -72,7 +79,7 @@ class Storm:
 
     async def history(self) -> History:
         """What has happened so far, with the logs of all tasks there are."""
-        tasks = await all_tasks(self.replicas)
+        tasks = await all_tasks(self.replicas, AGENT)
         gate = asyncio.Semaphore(8)
 
         async def read(task: str) -> None:
