@@ -29,11 +29,11 @@ _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server has said why it ends this connection, and has not closed it yet
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.QueryCanceledError,
+    asyncpg.OperatorInterventionError,  # shutdown, start-up, a canceled query, a dropped database
+    asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
+    asyncpg.PostgresSystemError,  # an I/O error
+    asyncpg.InvalidAuthorizationSpecificationError,  # while a password is changed, or a database restored
+    asyncpg.InvalidCatalogNameError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.CheckViolationError,  # "no partition of relation events": made ahead by maintenance, told as an outage
     OSError,

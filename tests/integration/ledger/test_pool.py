@@ -1,6 +1,8 @@
 """The pool: what PostgreSQL's failures look like from above (reliability.md)."""
 
 import asyncio
+from typing import LiteralString, cast
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -78,3 +80,22 @@ async def test_a_missing_partition_is_an_outage_not_a_fault(database_url: str) -
     assert (await Bench(db).submit()).last_seq == 1
     await db.close()
     await admin.close()
+
+
+@pytest.mark.parametrize("state", ["53100", "53200", "53300", "57014", "57P01", "57P03", "58030", "25006"])
+async def test_what_the_server_cannot_do_now_is_an_outage(bench: Bench, state: str) -> None:
+    """Disk full, out of memory, shutting down …: none of it is the caller's fault or ours."""
+    raising = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
+    with pytest.raises(Unavailable):
+        await bench.db.fetch(cast("LiteralString", raising))
+    assert await bench.db.ping() > 0
+
+
+async def test_a_database_that_is_gone_or_refuses_its_login_is_an_outage(database_url: str) -> None:
+    elsewhere = urlsplit(database_url)._replace(path="/no_such_database").geturl()
+    stranger = urlsplit(database_url)._replace(netloc=database_url.split("@")[1].split("/")[0]).geturl()
+    for dsn in (elsewhere, stranger.replace("://", "://nobody:wrong@")):
+        db = await Database.connect(dsn, size=1)
+        with pytest.raises(Unavailable):
+            await db.ping()
+        await db.close()
