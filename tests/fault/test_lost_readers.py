@@ -3,20 +3,18 @@
 import asyncio
 import json
 import random
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 import pytest_asyncio
 
 from tests.contract.doors import Door, say
 from tests.fault.conftest import Pair, register
+from tests.fault.watching import gauge, until
 from tests.fault.wire import Connection
-from tests.support.broker import BrokerProcess
 from tests.support.tokens import bearer, mint, worker_token
 from tests.support.worker import LeaseWorker, artifact, status
 
@@ -65,19 +63,6 @@ async def task(replicas: Pair, agent: str) -> AsyncIterator[str]:
     door = Door("rest", replicas[0].base_url, agent, mint("a"))
     yield (await door.send(say("go"), now=True))["id"]
     await door.http.aclose()
-
-
-def gauge(broker: BrokerProcess, name: str) -> int:
-    headers = bearer(mint("ops", scope="metrics:read"))
-    answer = httpx.get(f"{broker.base_url}/metrics", headers=headers, trust_env=False, timeout=20)
-    (value,) = re.findall(rf"^waystation_{name} (\S+)$", answer.text, re.MULTILINE)
-    return int(float(value))
-
-
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(condition):
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.__name__)

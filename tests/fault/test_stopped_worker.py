@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from tests.fault.fleet import Fleet
 from tests.fault.history import NEVER, OK, REFUSED, Op
 from tests.fault.logged import Logged, parse
 from tests.fault.replicas import Replicas
+from tests.fault.watching import until
 from tests.support.tokens import mint
 from tests.support.worker import LeaseWorker, artifact, status
 
@@ -37,12 +38,6 @@ def fleet(replicas: Pair, agent: str, tmp_path: Path) -> Iterator[Fleet]:
     yield fleet
     fleet.close()
     print(fleet.output())
-
-
-async def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 class Stopped:
