@@ -244,6 +244,16 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneSet:
+    """A lane has the share that its agent's owner gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanesFull:
+    """The agent has so many lanes already that were set and never had a task that no further one is made."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueFigures:
     """Per agent, for gauges: claimable or delayed rows, age in seconds of the oldest claimable one, leases held."""
 

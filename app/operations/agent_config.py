@@ -17,9 +17,9 @@ from app.protocol.models import RegisteredCard, dump, parse
 AGENT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RESERVED_IDS: Final = frozenset({"v1", "tasks", "extendedagentcard", "card", "rpc", "a2a", "default"})
 """Path segments of the doors at the root (a2a-server.md, Routing key)."""
+TENANT: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 EVERYBODY: Final = "*"
 
-_TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 _DAY = 86400.0
 _MAX_SHARED_WITH = 1000
 _NOT_BUILT: Final = (
@@ -32,17 +32,19 @@ _NOT_BUILT: Final = (
 
 
 def _tenant_or_everybody(value: str) -> str:
-    if value != EVERYBODY and not _TENANT.fullmatch(value):
+    if value != EVERYBODY and not TENANT.fullmatch(value):
         raise ValueError("must be a tenant or *")
     return value
 
 
-def _plain(value: float) -> float | int:
+def plain_number(value: float) -> float | int:
     return int(value) if value == int(value) else value
 
 
-_Seconds = Annotated[float, Field(ge=0, le=_DAY, strict=True), PlainSerializer(_plain)]
-_Limit = Annotated[float, Field(gt=0, le=365 * _DAY, strict=True), PlainSerializer(_plain)]
+Count = Annotated[int, Field(le=2**31 - 1, strict=True)]
+"""What fits into a column; whoever uses it says from where on."""
+_Seconds = Annotated[float, Field(ge=0, le=_DAY, strict=True), PlainSerializer(plain_number)]
+_Limit = Annotated[float, Field(gt=0, le=365 * _DAY, strict=True), PlainSerializer(plain_number)]
 
 
 class _Config(BaseModel):

@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 from app.transports.endpoints import OPEN, Endpoint, Schema, mounted
 
 _REF = "#/components/schemas/{model}"
-_PARAMETER = re.compile(r"{(\w+)}")
+_PARAMETER = re.compile(r"{(\w+)(?::path)?}")
 _BEARER = "bearer"
 _ERROR: dict[str, Any] = {
     "type": "object",
@@ -50,7 +50,8 @@ def document(app: FastAPI) -> dict[str, Any]:
     components.setdefault("schemas", {}).update({**_model_schemas(endpoints), "Error": _ERROR})
     components.setdefault("securitySchemes", {})[_BEARER] = {"type": "http", "scheme": "bearer"}
     for endpoint in endpoints:
-        described["paths"].setdefault(endpoint.path, {})[endpoint.method.lower()] = _describe(endpoint)
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        described["paths"].setdefault(path, {})[endpoint.method.lower()] = _describe(endpoint)
     return described
 
 

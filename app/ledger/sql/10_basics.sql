@@ -76,7 +76,8 @@ END $$;
 
 -- The lane of a task, which exists from its first task on. A tenant has 63 lanes of an agent for the fair keys that come
 -- first, and one for tasks without a key; later keys share those 63, for a claim looks at every lane. (Submits that race
--- may make a few more.) The look comes first: ON CONFLICT would wait for a claim that is updating the lane.
+-- may make a few more.) A lane that lane_set gave a share of its own is its key's alone, and no part of the 63. The look
+-- comes first: ON CONFLICT would wait for a claim that is updating the lane.
 CREATE OR REPLACE FUNCTION lane_ensure(p_tenant text, p_agent text, p_fair_key text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_keys text[]; v_most int := 63;
 BEGIN
@@ -84,7 +85,8 @@ BEGIN
   IF FOUND THEN
     RETURN p_fair_key;
   END IF;
-  v_keys := ARRAY(SELECT fair_key FROM lanes WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key <> '' ORDER BY fair_key);
+  v_keys := ARRAY(SELECT fair_key FROM lanes WHERE tenant_id = p_tenant AND agent_id = p_agent AND fair_key <> ''
+                    AND weight = 1 AND max_running IS NULL ORDER BY fair_key);
   IF p_fair_key <> '' AND cardinality(v_keys) >= v_most THEN
     RETURN v_keys[1 + (hashtextextended(p_fair_key, 0) & 2147483647) % v_most];
   END IF;

@@ -30,8 +30,7 @@ BEGIN
     FETCH v_lanes INTO l;
     EXIT WHEN NOT FOUND;
     v_taken := 0;
-    v_room := least(p_limit - cardinality(v_tasks), lane_room(l));
-    CONTINUE WHEN v_room <= 0;
+    v_room := greatest(0, least(p_limit - cardinality(v_tasks), lane_room(l, v_tenants)));
     FOR q IN SELECT s.tenant_id, s.task_id FROM queue s
               WHERE s.agent_id = p_agent AND s.tenant_id = l.tenant_id AND s.fair_key = l.fair_key AND s.worker IS NULL
                 AND s.run_at <= v_at
@@ -41,7 +40,7 @@ BEGIN
     IF v_taken > 0 THEN
       UPDATE lanes s SET woke = false,
         vtime = CASE WHEN s.woke THEN greatest(s.vtime, lanes_floor(p_agent)) ELSE s.vtime END
-          + v_taken * lanes_busy(l) / s.weight
+          + v_taken * lane_step(l)
        WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
     ELSIF NOT l.woke THEN
       UPDATE lanes s SET woke = true WHERE s.tenant_id = l.tenant_id AND s.agent_id = p_agent AND s.fair_key = l.fair_key;
@@ -61,21 +60,47 @@ BEGIN
   RETURN (SELECT min(vtime) FROM lanes WHERE agent_id = p_agent AND NOT woke);
 END $$;
 
--- How many lanes of l's tenant had work when they were last looked at, l among them. So many times faster does the virtual
--- time of each go: a tenant's share of an agent does not grow with the number of its fair keys.
-CREATE OR REPLACE FUNCTION lanes_busy(l lanes) RETURNS bigint LANGUAGE plpgsql AS $$
+-- The virtual time that one task of l costs. Its tenant's share of the agent is the weight of the tenant's lane without a
+-- key; that is divided by weight among the tenant's lanes that had work when they were last looked at, l among them. So it
+-- does not grow with the number of fair keys.
+CREATE OR REPLACE FUNCTION lane_step(l lanes) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE v_tenant double precision; v_busy double precision;
 BEGIN
-  RETURN l.woke::int + (SELECT count(*) FROM lanes WHERE tenant_id = l.tenant_id AND agent_id = l.agent_id AND NOT woke);
+  SELECT coalesce(max(weight) FILTER (WHERE fair_key = ''), 1),
+         sum(lane_weight(s)) FILTER (WHERE NOT woke OR fair_key = l.fair_key)
+    INTO v_tenant, v_busy FROM lanes s WHERE tenant_id = l.tenant_id AND agent_id = l.agent_id;
+  RETURN v_busy / lane_weight(l) / v_tenant;
 END $$;
 
--- How many more of a lane may run; NULL: no limit. The caller holds the lane's row lock, so nobody else adds to it.
-CREATE OR REPLACE FUNCTION lane_room(l lanes) RETURNS int LANGUAGE plpgsql AS $$
+-- A lane's weight among its tenant's lanes.
+CREATE OR REPLACE FUNCTION lane_weight(l lanes) RETURNS double precision LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE l.fair_key WHEN '' THEN 1 ELSE l.weight::double precision END $$;
+
+-- How many more of a lane may run; NULL: no limit. p_taken: the tenants of what this claim has picked already. The caller
+-- holds the lane's row lock, so nobody else adds to it. The limit of the lane without a key is that of all the tenant's
+-- lanes, so its lock is taken too; where another claim has it, the lane is left to the next claim.
+CREATE OR REPLACE FUNCTION lane_room(l lanes, p_taken text[]) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE v_tenant int := l.max_running; v_own int;
 BEGIN
-  IF l.max_running IS NULL THEN
-    RETURN NULL;
+  IF l.fair_key <> '' THEN
+    IF l.max_running IS NOT NULL THEN
+      v_own := l.max_running - (SELECT count(*) FROM queue WHERE tenant_id = l.tenant_id AND worker IS NOT NULL
+                                  AND agent_id = l.agent_id AND fair_key = l.fair_key);
+    END IF;
+    SELECT max_running INTO v_tenant FROM lanes WHERE tenant_id = l.tenant_id AND agent_id = l.agent_id AND fair_key = '';
+    IF v_tenant IS NOT NULL THEN
+      PERFORM 1 FROM lanes WHERE tenant_id = l.tenant_id AND agent_id = l.agent_id AND fair_key = ''
+        FOR NO KEY UPDATE SKIP LOCKED;
+      IF NOT FOUND THEN
+        RETURN 0;
+      END IF;
+    END IF;
   END IF;
-  RETURN l.max_running - (SELECT count(*) FROM queue WHERE tenant_id = l.tenant_id AND worker IS NOT NULL
-                            AND agent_id = l.agent_id AND fair_key = l.fair_key);
+  IF v_tenant IS NOT NULL THEN
+    v_tenant := v_tenant - cardinality(array_positions(p_taken, l.tenant_id))
+      - (SELECT count(*) FROM queue WHERE tenant_id = l.tenant_id AND worker IS NOT NULL AND agent_id = l.agent_id);
+  END IF;
+  RETURN least(v_own, v_tenant);
 END $$;
 
 -- One claimed row becomes a lease: fence + 1 on queue row and task, WORKING in the log, the turn running.

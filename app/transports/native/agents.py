@@ -9,9 +9,10 @@ from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from app.errors import InvalidArgument, PreconditionFailed
-from app.operations import agents
+from app.operations import agents, lanes
 from app.operations.agent_config import AgentConfig
 from app.operations.agents import ShownAgent
+from app.operations.lanes import LaneShare
 from app.protocol import strict_json
 from app.protocol.models import parse
 from app.protocol.models.scalars import PageSize, Text
@@ -66,6 +67,13 @@ async def delete_agent(call: Call) -> Response:
     return Response(status_code=204)
 
 
+async def put_lane(call: Call) -> Response:
+    agent = await lanes.owned_agent(call.gateway.operations, call.caller, call.path("agent"))  # access, before the body
+    tenant, fair_key, body = call.path("tenant"), call.path("fair_key"), await call.json()
+    lane = await lanes.put_lane(call.gateway.operations, agent, tenant, fair_key, body)
+    return Response(strict_json.dumps(lane), media_type="application/json")
+
+
 ENDPOINTS = (
     Endpoint(
         "GET", "/v1/agents", READ, list_agents, "listAgents", "The agents you may use", tags=("agents",),
@@ -79,6 +87,14 @@ ENDPOINTS = (
     Endpoint(
         "DELETE", "/v1/agents/{agent}", WRITE, delete_agent, "deleteAgent", "Delete an agent", tags=("agents",),
         query={"force": "true fails its live tasks"},
+    ),
+    Endpoint(
+        "PUT", "/v1/agents/{agent}/lanes/{tenant}", WRITE, put_lane, "putLane",
+        "Set a tenant's share of an agent", tags=("agents",), request=LaneShare,
+    ),
+    Endpoint(
+        "PUT", "/v1/agents/{agent}/lanes/{tenant}/{fair_key:path}", WRITE, put_lane, "putFairKeyLane",
+        "Set the share of a fair key inside its tenant", tags=("agents",), request=LaneShare,
     ),
 )  # fmt: skip
 
