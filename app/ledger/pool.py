@@ -150,11 +150,15 @@ class Database:
         return (await self.fetch(sql, *args))[0]
 
     @asynccontextmanager
-    async def tenant(self, *tenants: str) -> AsyncGenerator[Connection]:
-        """A transaction that sees these tenants. Plans are made for its own parameters (lists want that)."""
+    async def tenant(self, *tenants: str, snapshot: bool = False) -> AsyncGenerator[Connection]:
+        """A transaction that sees these tenants. Plans are made for its own parameters (lists want that).
+
+        With ``snapshot`` it only reads, and all its statements see the same moment.
+        """
         if not all(_TENANT.fullmatch(tenant) for tenant in tenants):
             raise ValueError("not a tenant")
-        begin = f"BEGIN; SET LOCAL app.tenants = ',{','.join(tenants)},'; SET LOCAL plan_cache_mode = auto"
+        kind = " ISOLATION LEVEL REPEATABLE READ READ ONLY" if snapshot else ""
+        begin = f"BEGIN{kind}; SET LOCAL app.tenants = ',{','.join(tenants)},'; SET LOCAL plan_cache_mode = auto"
         async with self._connection() as connection:
             await connection.execute(begin)
             try:

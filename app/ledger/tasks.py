@@ -1,6 +1,6 @@
 """Reading tasks: one, a page, or just the row. Content is the fold of the events; a snapshot keeps that cheap."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
@@ -15,6 +15,8 @@ SNAPSHOT_EVERY = 64
 """A reader that folds more events than this keeps the result, so that the next one need not."""
 TOTAL_BOUND = 10_000
 """ListTasks counts exactly up to here."""
+EVENTS_AT_ONCE = 5000
+"""A list reads the logs of so many of its tasks in one statement as have no more events together."""
 
 READ: LiteralString = "SELECT * FROM task_read($1, $2)"
 HEAD: LiteralString = "SELECT * FROM task_head($1, $2)"
@@ -23,11 +25,14 @@ TURNS: LiteralString = """
 SELECT turn_no, state FROM turns WHERE tenant_id = $1 AND task_id = $2 ORDER BY turn_no"""
 KEEP: LiteralString = "SELECT snapshot_keep($1, $2, $3, $4)"
 LIST: LiteralString = """
-SELECT task_id FROM tasks
+SELECT task_id, last_seq FROM tasks
  WHERE tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::text IS NULL OR context_id = $3)
    AND ($4::smallint IS NULL OR state = $4) AND ($5::timestamptz IS NULL OR status_at >= $5)
    AND ($6::timestamptz IS NULL OR status_at <= $6 AND (status_at < $6 OR task_id > $7))
  ORDER BY status_at DESC, task_id LIMIT $8"""
+CONTENTS: LiteralString = """
+SELECT listed.task_id, content.* FROM unnest($2::uuid[]) WITH ORDINALITY listed(task_id, place)
+ CROSS JOIN LATERAL task_read($1, listed.task_id) content ORDER BY listed.place"""
 COUNT: LiteralString = """
 SELECT count(*) AS total FROM (SELECT 1 FROM tasks
  WHERE tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::text IS NULL OR context_id = $3)
@@ -43,8 +48,10 @@ async def head(db: Database, tenant: str, task_id: UUID) -> TaskHead | None:
 async def load(db: Database, tenant: str, task_id: UUID) -> LoadedTask | None:
     """The task as of one point of the log: ``task`` is the fold of events 1..``head.last_seq``. Raises Unavailable."""
     row = await db.fetchrow(READ, tenant, task_id)
-    if row is None:
-        return None
+    return None if row is None else await _content(db, tenant, task_id, row)
+
+
+async def _content(db: Database, tenant: str, task_id: UUID, row: Record) -> LoadedTask:
     loaded = _fold(tenant, task_id, row)
     if row["kinds"] is not None and len(row["kinds"]) > SNAPSHOT_EVERY:
         await db.call(KEEP, tenant, task_id, loaded.head.last_seq, dumps(loaded.task))
@@ -111,14 +118,30 @@ async def list_tasks(
     ``total`` counts all that the filters admit, exactly up to ``TOTAL_BOUND``. Raises Unavailable.
     """
     filters = (tenant, agent_id, context_id, state, after)
-    async with db.tenant(tenant) as connection:
+    contents: list[Record] = []
+    async with db.tenant(tenant, snapshot=True) as connection:  # the page's last task says where the next one begins
         rows = await connection.fetch(LIST, *filters, *(cursor or (None, None)), limit + 1)
         counted = await connection.fetchrow(COUNT, *filters, TOTAL_BOUND + 1)
+        for task_ids in _batches(rows[:limit]):
+            contents += await connection.fetch(CONTENTS, tenant, task_ids)
     total = int(counted["total"]) if counted else 0
-    loaded = [await load(db, tenant, row["task_id"]) for row in rows[:limit]]
     return TaskPage(
-        tasks=[task for task in loaded if task is not None],
+        tasks=[await _content(db, tenant, row["task_id"], row) for row in contents],
         total=min(total, TOTAL_BOUND),
         total_capped=total > TOTAL_BOUND,
         more=len(rows) > limit,
     )
+
+
+def _batches(rows: Sequence[Record]) -> Iterator[list[UUID]]:
+    """The listed tasks' ids in order; a task with more than EVENTS_AT_ONCE is a batch of its own."""
+    batch: list[UUID] = []
+    events = 0
+    for row in rows:
+        if batch and events + row["last_seq"] > EVENTS_AT_ONCE:
+            yield batch
+            batch, events = [], 0
+        batch.append(row["task_id"])
+        events += row["last_seq"]
+    if batch:
+        yield batch

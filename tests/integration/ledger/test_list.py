@@ -1,0 +1,44 @@
+"""Pages of tasks (ledger.md: ListTasks): one moment of the ledger, whatever is written meanwhile."""
+
+from typing import LiteralString
+
+import pytest
+
+from app.ledger import tasks
+from app.ledger.pool import Connection
+from app.protocol.states import TaskState
+from tests.support.ledger import Bench, chunk, status
+
+
+async def test_a_page_is_of_one_moment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's last task says where the next page begins: one that changes meanwhile may not lead back to the top."""
+    made = [(await bench.submit()).task_id for _ in range(3)]
+    fetch = Connection.fetch
+
+    async def claim_before_contents(self: Connection, sql: LiteralString, *args: object) -> object:
+        if sql == tasks.CONTENTS:
+            await bench.claim_one()
+        return await fetch(self, sql, *args)
+
+    monkeypatch.setattr(Connection, "fetch", claim_before_contents)
+    page = await tasks.list_tasks(bench.db, "a", limit=3)
+    assert [task.head.task_id for task in page.tasks] == made[::-1]
+    assert [task.head.state for task in page.tasks] == [TaskState.SUBMITTED] * 3
+    times = [task.head.status_at for task in page.tasks]
+    assert times == sorted(times, reverse=True)
+    assert await bench.state(made[0]) is TaskState.WORKING
+
+
+async def test_long_logs_are_read_apart_and_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "EVENTS_AT_ONCE", 5)
+    made = [(await bench.submit()).task_id for _ in range(4)]
+    lease = await bench.claim_one()
+    await bench.append(
+        lease, *(chunk(str(number), append=number > 0) for number in range(70)), status(TaskState.WORKING)
+    )
+    page = await tasks.list_tasks(bench.db, "a", limit=100)
+    assert [task.head.task_id for task in page.tasks] == [made[0], *made[:0:-1]]
+    assert len(page.tasks[0].task["artifacts"][0]["parts"]) == 70
+    async with bench.db.tenant("a") as connection:
+        kept = await connection.fetch("SELECT seq FROM task_snapshots")
+    assert [row["seq"] for row in kept] == [page.tasks[0].head.last_seq], "the next reader need not fold it again"
