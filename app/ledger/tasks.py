@@ -60,11 +60,8 @@ async def _content(db: Database, tenant: str, task_id: UUID, row: Record) -> Loa
 
 def _fold(tenant: str, task_id: UUID, row: Record) -> LoadedTask:
     task: JsonObject | None = None if row["snapshot"] is None else loads_trusted(row["snapshot"])
-    kinds: Sequence[str] = row["kinds"] or ()
-    for kind, body in zip(kinds, row["bodies"] or (), strict=True):
-        task = fold.apply(task, kind, loads_trusted(body))
-    assert task is not None, "a task has at least its first event"
-    return LoadedTask(_head(tenant, task_id, row), task)
+    tail = zip(row["kinds"] or (), map(loads_trusted, row["bodies"] or ()), strict=True)
+    return LoadedTask(_head(tenant, task_id, row), fold.fold(tail, task))
 
 
 def _head(tenant: str, task_id: UUID, row: Record) -> TaskHead:
