@@ -1,11 +1,14 @@
 # The developers' commands. Users need none of them: see ./waystation.
-.PHONY: check test bench format demo clean
+.PHONY: check test chaos bench format demo clean
 
 check: ## formatting, lint, types, layers, migrations, file lengths
 	./waystation test tests/checks
 
 test: ## everything that CI runs
 	./waystation test
+
+chaos: ## the fault tests ten times as large: about half an hour
+	WAYSTATION_FAULT_SCALE=10 ./waystation test tests/fault
 
 bench: ## compare with the official SDK's server; tests/bench/README.md
 	.venv/bin/python -m tests.bench.lifecycles

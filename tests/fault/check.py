@@ -122,10 +122,10 @@ def fences_hold(history: History, logs: Logs) -> Iterator[str]:
     """I6: what a lease wrote stands between its own claim and the next one; what was refused stands nowhere."""
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for task, claims in _claims(history).items():
-        first = {claim.fence: claim.seq or 0 for claim in reversed(claims)}
-        fences = sorted(first)
-        for fence, following in zip(fences, [*fences[1:], 0], strict=True):
-            spans[task, fence] = (first[fence], first.get(following, 2**63))
+        claimed_at = {claim.fence: claim.seq or 0 for claim in claims}
+        fences = sorted(claimed_at)
+        for fence, following in zip(fences, [*fences[1:], None], strict=True):
+            spans[task, fence] = claimed_at[fence], 2**63 if following is None else claimed_at[following]
     for op in history.ops:
         if op.kind != "write" or op.task not in logs:
             continue

@@ -73,10 +73,11 @@ class Reader:
                 return
             frames = tuple(connection.frames())
             closed = connection.ended and connection.body.endswith(b"\n\n")  # else with retry:, to come back
-            self.reads.append(Read(self._name, task, cursor, frames, closed))
             cursor += len(frames)
-            if not frames:
-                await asyncio.sleep(0.02)
+            if frames or closed:
+                self.reads.append(Read(self._name, task, cursor - len(frames), frames, closed))
+            else:
+                await asyncio.sleep(0.1)
 
     async def _connect(self, url: str, task: str, cursor: int, size: int) -> Connection:
         headers = self._headers | {"Last-Event-ID": f"1.{cursor}"}

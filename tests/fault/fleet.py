@@ -56,6 +56,7 @@ class Fleet:
         self.revive()
 
     def signal(self, place: int, how: signal.Signals) -> None:
+        """Send a signal to the one that is in this place now; one that has died does not hear it."""
         self._running[place].send_signal(how)
 
     def revive(self) -> None:

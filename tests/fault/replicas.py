@@ -4,6 +4,7 @@ ids. Called by the clients of fault tests.
 
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -14,7 +15,7 @@ import httpx
 from tests.support.tokens import bearer
 
 Json = dict[str, Any]
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = (0.05, 0.3)
 ANSWER_SECONDS = 90.0
 
 
@@ -67,5 +68,5 @@ class Replicas:
                 assert 1 <= int(answer.headers["retry-after"]) <= 5
                 self.refusals += 1
             place += 1
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(random.uniform(*PAUSE_SECONDS))
         raise AssertionError(f"{method} {path}: no answer within {seconds} s")

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -155,7 +155,7 @@ class Storm:
 @contextlib.asynccontextmanager
 async def storm(
     gateways: Pair, directory: Path, seed: int, *, trouble: float = 0.04, **actors: int
-) -> AsyncIterator[Storm]:
+) -> AsyncGenerator[Storm]:
     """A storm over an agent registered for it; its processes end with the block."""
     register(gateways, AGENT, **SETTINGS)
     storm = Storm(gateways, directory, seed, trouble)

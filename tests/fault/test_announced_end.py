@@ -1,7 +1,7 @@
 """A pooled connection whose end the server has announced but not yet carried out: that moment, held by a proxy."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from app.ledger.pool import Database
 
 
 @asynccontextmanager
-async def holding_ends(dsn: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
+async def holding_ends(dsn: str) -> AsyncGenerator[tuple[str, asyncio.Event]]:
     """The URL of a proxy that passes on that a connection has ended only while the event is set."""
     parts = urlsplit(dsn)
     ends = asyncio.Event()

@@ -80,7 +80,7 @@ class Race:
         task, place = lease["taskId"], self._rng.randrange(2)
         cancel_at = [1 - place, place] if self._rng.random() < 0.3 else [1 - place]
         cancels = [self._cancel(at, task) for at in cancel_at]
-        completed, *canceled = await asyncio.gather(self._complete(place, lease), *cancels)
+        completed, canceled = await asyncio.gather(self._complete(place, lease), asyncio.gather(*cancels))
         log = [parse(frame) for frame in await log_of(self._replicas, task)]
         assert [event.seq for event in log if event.state in TERMINAL] == [len(log)]
         won = log[-1].state

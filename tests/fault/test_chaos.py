@@ -1,18 +1,21 @@
-"""Everything at once while gateways and workers are killed with -9 (reliability.md, T1), judged by the checker."""
+"""Everything at once while gateways and workers are killed with -9 and workers are stopped (reliability.md, T1), judged by the checker."""
 
 import asyncio
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.fault.check import violations
 from tests.fault.conftest import Pair
+from tests.fault.history import UNKNOWN
+from tests.fault.logged import parse
 from tests.fault.scale import SCALE
 from tests.fault.storm import storm
 from tests.support.broker import BrokerProcess
 
-KILLS = 20 * SCALE
+KILLS, CLIENTS, WORKERS = 20 * SCALE, 40, 4
 
 
 @pytest.mark.slow
@@ -22,25 +25,38 @@ async def test_gateways_and_workers_are_killed_under_load(own_pair: Pair, tmp_pa
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    async with storm(own_pair, tmp_path, seed, clients=40, readers=8, workers=4) as everybody:
+    async with storm(own_pair, tmp_path, seed, clients=CLIENTS, readers=8, workers=WORKERS) as everybody:
 
         async def kill_gateway(gateway: BrokerProcess) -> None:
             for _ in range(KILLS // len(own_pair)):
-                await asyncio.sleep(rng.uniform(0, 1))
+                await asyncio.sleep(rng.uniform(0, 3))
                 gateway.kill()
                 gateway.spawn()
                 await asyncio.to_thread(gateway.wait_ready)
 
-        killing = [asyncio.create_task(kill_gateway(gateway)) for gateway in own_pair]
+        async def pause_worker(place: int) -> None:
+            everybody.fleet.signal(place, signal.SIGSTOP)
+            await asyncio.sleep(rng.uniform(0, 3))  # its leases last for one second
+            everybody.fleet.signal(place, signal.SIGCONT)
+
+        faults = [asyncio.create_task(kill_gateway(gateway)) for gateway in own_pair]
         killed = 0
-        while killed < KILLS or not all(one.done() for one in killing):
+        while killed < KILLS or not all(fault.done() for fault in faults):
             await asyncio.sleep(rng.uniform(0, 2))
-            everybody.fleet.kill(rng.randrange(4))
-            killed += 1
+            if rng.random() < 0.25:
+                faults.append(asyncio.create_task(pause_worker(rng.randrange(WORKERS))))
+            else:
+                everybody.fleet.kill(rng.randrange(WORKERS))
+                killed += 1
             everybody.check_actors()
-        await asyncio.gather(*killing)
+        await asyncio.gather(*faults)
         history = await everybody.calm()
+    expiries = sum(event.reason == "LEASE_EXPIRED" for log in history.logs.values() for event in map(parse, log))
+    unknown = sum(op.outcome == UNKNOWN for op in history.ops)
+    print(f"{len(history.logs)} tasks, {len(history.ops)} operations ({unknown} unknown), {len(history.reads)} reads,")
+    print(
+        f"{expiries} expiries, {everybody.replicas.unanswered} tries unanswered, {everybody.replicas.refusals} refused"
+    )
     assert violations(history) == []
-    print(f"{len(history.logs)} tasks, {len(history.ops)} operations, {len(history.reads)} reads")
-    assert len(history.logs) > 20 * SCALE
-    assert everybody.replicas.unanswered > 0
+    assert min(len(history.logs), len(history.reads)) > CLIENTS * SCALE
+    assert min(expiries, unknown, everybody.replicas.unanswered) > 0, "the kills have hit nobody"

@@ -22,7 +22,7 @@ from uuid import uuid4
 from tests.fault.history import OK, REFUSED, Recorder
 
 Json = dict[str, Any]
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.1
 LOST = ("LEASE_LOST", "TASK_TERMINAL")
 
 
