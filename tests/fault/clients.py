@@ -70,6 +70,7 @@ class Reader:
             size = self._rng.randrange(3000) if self._rng.random() < cuts else 2**40
             connection = await self._connect(self._urls[place % len(self._urls)], task, cursor, size)
             if connection.status == 204:
+                self.reads.append(Read(self._name, task, cursor, (), closed=True))
                 return
             frames = tuple(connection.frames())
             closed = connection.ended and connection.body.endswith(b"\n\n")  # else with retry:, to come back

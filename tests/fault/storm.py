@@ -69,7 +69,7 @@ class Storm:
             self.check_actors()
             await asyncio.sleep(0.05)
 
-    async def calm(self, seconds: float = 60) -> History:
+    async def calm(self, seconds: float = 120) -> History:
         """No new tasks; wait until all have ended; the whole history."""
         self._calm.set()
         async with asyncio.timeout(seconds):

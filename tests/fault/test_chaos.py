@@ -1,4 +1,4 @@
-"""Everything at once while gateways and workers are killed with -9 and workers are stopped (reliability.md, T1), judged by the checker."""
+"""Everything at once while gateways and workers are killed with -9 or stopped; a checker judges (reliability.md)."""
 
 import asyncio
 import random
