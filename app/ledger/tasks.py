@@ -22,7 +22,7 @@ READ: LiteralString = "SELECT * FROM task_read($1, $2)"
 HEAD: LiteralString = "SELECT * FROM task_head($1, $2)"
 TURN: LiteralString = "SELECT * FROM turn_read($1, $2, $3)"
 TURNS: LiteralString = """
-SELECT turn_no, state FROM turns WHERE tenant_id = $1 AND task_id = $2 ORDER BY turn_no"""
+SELECT turn_no, state FROM turns WHERE tenant_id = $1 AND task_id = $2 AND turn_no > $3 ORDER BY turn_no LIMIT $4"""
 KEEP: LiteralString = "SELECT snapshot_keep($1, $2, $3, $4)"
 LIST: LiteralString = """
 SELECT task_id, last_seq FROM tasks
@@ -93,10 +93,11 @@ async def turn(db: Database, tenant: str, task_id: UUID, turn_no: int) -> Turn |
     return None if row is None else Turn(row["turn_no"], row["state"])
 
 
-async def turns(db: Database, tenant: str, task_id: UUID) -> list[Turn]:
-    """All turns of a task in order; empty for an unknown task. Raises Unavailable."""
+async def turns(db: Database, tenant: str, task_id: UUID, *, after: int = 0, limit: int | None = None) -> list[Turn]:
+    """A task's turns after the turn ``after``, in order; empty for an unknown task. Raises Unavailable."""
     async with db.tenant(tenant) as connection:
-        return [Turn(row["turn_no"], row["state"]) for row in await connection.fetch(TURNS, tenant, task_id)]
+        rows = await connection.fetch(TURNS, tenant, task_id, after, limit)
+    return [Turn(row["turn_no"], row["state"]) for row in rows]
 
 
 async def list_tasks(

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from app.auth.caller import Caller
-from app.errors import NotFound
+from app.errors import InvalidArgument, NotFound
 from app.ledger import events, tasks
 from app.ledger.rows import JsonObject, LoadedTask, TaskHead
 from app.operations.answers import parse_task_id, queue_place
@@ -12,6 +12,8 @@ from app.operations.list_tasks import filter_key, open_cursor, seal_cursor
 from app.protocol.fold import view
 from app.protocol.models import format_timestamp
 from app.protocol.states import TaskState
+
+TURNS_CURSOR = "turns"
 
 
 async def read_task(ops: Operations, caller: Caller, task_id: str) -> JsonObject:
@@ -62,18 +64,30 @@ async def read_tasks(
     }
 
 
-async def read_turns(ops: Operations, caller: Caller, task_id: str) -> JsonObject:
-    """All turns of a task, in order. Raises NotFound, Unavailable."""
+async def read_turns(ops: Operations, caller: Caller, task_id: str, *, page_size: int, page_token: str) -> JsonObject:
+    """A page of a task's turns, in order. Raises NotFound, InvalidArgument for a bad token, Unavailable."""
     parsed = parse_task_id(task_id)
     head = None if parsed is None else await tasks.head(ops.db, caller.tenant, parsed)
     if head is None:
         raise NotFound
-    turns = await tasks.turns(ops.db, caller.tenant, head.task_id)
+    after = _turn_after(ops, caller.tenant, task_id, page_token)
+    turns = await tasks.turns(ops.db, caller.tenant, head.task_id, after=after, limit=page_size + 1)
+    page = turns[:page_size]
+    more = len(turns) > page_size
     return {
-        "turns": [{"turn": turn.turn, "state": turn.state} for turn in turns],
-        "nextPageToken": "",
+        "turns": [{"turn": turn.turn, "state": turn.state} for turn in page],
+        "nextPageToken": ops.handles.seal(TURNS_CURSOR, [caller.tenant, task_id, page[-1].turn]) if more else "",
         "lastSeq": head.last_seq,
     }
+
+
+def _turn_after(ops: Operations, tenant: str, task_id: str, token: str) -> int:
+    match ops.handles.open(TURNS_CURSOR, token) if token else [tenant, task_id, 0]:
+        case [str(of), str(about), int(turn)] if (of, about) == (tenant, task_id):
+            return turn
+        case _:
+            text = "is not one of this list"
+            raise InvalidArgument(f"pageToken: {text}", violations=[("pageToken", text)])
 
 
 async def _load(ops: Operations, caller: Caller, task_id: str) -> LoadedTask:

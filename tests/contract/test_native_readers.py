@@ -216,6 +216,14 @@ async def test_turns(agent: Agent) -> None:
     answer = reader.get(f"/{task['id']}/turns").json()
     assert [(turn["turn"], turn["state"]) for turn in answer["turns"]] == [(1, "paused"), (2, "queued"), (3, "queued")]
     assert answer["nextPageToken"] == ""
+    first = reader.get(f"/{task['id']}/turns", {"pageSize": 2}).json()
+    second = reader.get(f"/{task['id']}/turns", {"pageSize": 2, "pageToken": first["nextPageToken"]}).json()
+    assert [turn["turn"] for turn in first["turns"] + second["turns"]] == [1, 2, 3]
+    assert second["nextPageToken"] == ""
+    other = await door.send(say("go"), now=True)
+    for query in ({"pageSize": 0}, {"pageSize": 101}, {"pageToken": "x"}):
+        assert reader.get(f"/{task['id']}/turns", query).status_code == 400
+    assert reader.get(f"/{other['id']}/turns", {"pageToken": first["nextPageToken"]}).status_code == 400
 
 
 async def test_the_tenants_tasks_of_all_agents(agent: Agent) -> None:

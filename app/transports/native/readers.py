@@ -33,15 +33,18 @@ class EventsQuery(_Query):
     follow: bool = True
 
 
-class TasksQuery(_Query):
+class PageQuery(_Query):
+    page_size: PageSize = None
+    page_token: Text = ""
+
+
+class TasksQuery(PageQuery):
     """``after`` is a status time, inclusive."""
 
     agent: OptionalId = ""
     state: OptionalState = TaskState.UNSPECIFIED
     context_id: OptionalId = ""
     after: Timestamp | None = None
-    page_size: PageSize = None
-    page_token: Text = ""
 
 
 async def events(call: Call) -> Response:
@@ -83,8 +86,16 @@ async def get_task(call: Call) -> Response:
 
 
 async def turns(call: Call) -> Response:
-    """The task's turns in order."""
-    return _json(strict_json.dumps(await read_tasks.read_turns(call.gateway.operations, call.caller, call.path("id"))))
+    """A page of the task's turns, in order."""
+    query = parse(PageQuery, call.query(), error=InvalidArgument)
+    page = await read_tasks.read_turns(
+        call.gateway.operations,
+        call.caller,
+        call.path("id"),
+        page_size=query.page_size or DEFAULT_PAGE_SIZE,
+        page_token=query.page_token,
+    )
+    return _json(strict_json.dumps(page))
 
 
 ENDPOINTS = (
@@ -112,6 +123,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/tasks/{id}/turns", READ, turns, "listTurns", "A task's turns", tags=("readers",),
+        query={"pageSize": "1..100, default 50", "pageToken": "nextPageToken of the page before"},
         response={"type": "object"},
     ),
 )  # fmt: skip
