@@ -44,7 +44,7 @@ async def test_a_task_that_is_resumed_and_leased_meanwhile_is_asked_first(bench:
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         )
         await until(lambda: owner.fetchval(waiting))
-        assert await owner.fetch(leases.CLAIM, "x", "w1", 1, None, None)
+        assert await owner.fetch("SELECT lease_start('a', $1, clock_timestamp(), 'w1', NULL, NULL)", task_id)
     await owner.close()
     assert isinstance(await canceling, CancelPending)
     assert "cancel.requested" in await bench.kinds(task_id)
