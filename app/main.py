@@ -92,7 +92,7 @@ class Broker:
             poll_seconds=settings.poll_seconds,
         )
         poll = min(settings.poll_seconds, CLAIM_POLL_SECONDS)
-        self.leasing = Leasing(self.db, self.wakeups, self.handles, poll_seconds=poll)
+        self.leasing = Leasing(self.db, self.wakeups, self.directory, self.handles, poll_seconds=poll)
         self.sessions = Sessions(
             self.db, self.wakeups, self.directory, self.handles, poll_seconds=settings.poll_seconds
         )

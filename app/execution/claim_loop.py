@@ -16,6 +16,8 @@ from typing import Final
 from app import metrics
 from app.errors import Unavailable
 from app.ledger import leases
+from app.ledger.directory import AgentDirectory
+from app.ledger.inputs import ClaimLimits
 from app.ledger.pool import Database
 from app.ledger.rows import Claimed
 from app.ledger.wakeups import Wakeups, queue_key, task_key
@@ -58,6 +60,7 @@ class ClaimLoop:
         agent_id: str,
         db: Database,
         wakeups: Wakeups,
+        directory: AgentDirectory,
         *,
         poll_seconds: float,
         give_back: Callable[[Sequence[Claimed]], None],
@@ -65,6 +68,7 @@ class ClaimLoop:
         self._agent_id = agent_id
         self._db = db
         self._wakeups = wakeups
+        self._directory = directory
         self._poll_seconds = poll_seconds
         self._give_back = give_back
         self._waiting: deque[Poller] = deque()
@@ -157,6 +161,8 @@ class ClaimLoop:
     async def _claim(self, poller: Poller) -> list[Claimed]:
         want = poller.want
         try:
+            agent = await self._directory.get(self._agent_id)
+            limits = leases.NO_LIMITS if agent is None else ClaimLimits.of(agent.config)
             with metrics.timed(metrics.CLAIM_SECONDS):
                 claimed = await leases.claim(
                     self._db,
@@ -165,6 +171,7 @@ class ClaimLoop:
                     limit=want.limit,
                     lease_seconds=want.lease_seconds,
                     claim_id=want.claim_id,
+                    limits=limits,
                 )
         except BaseException:
             self._waiting.appendleft(poller)  # it is answered with the others

@@ -27,15 +27,19 @@ JsonObject = dict[str, Any]
 
 
 class HeldLease:
-    """What a leaseId says: which lease of which agent's task, held by which worker."""
+    """What a leaseId says: which lease of which agent's task, held by which worker.
 
-    __slots__ = ("agent_id", "context_id", "key", "worker_id")
+    ``limited``: its agent's leases are limited in number, so the end of one lets another begin.
+    """
+
+    __slots__ = ("agent_id", "context_id", "key", "limited", "worker_id")
 
     def __init__(self, key: LeaseKey, agent_id: str, context_id: str, worker_id: str) -> None:
         self.key = key
         self.agent_id = agent_id
         self.context_id = context_id
         self.worker_id = worker_id
+        self.limited = False
 
 
 def seal_lease(handles: Handles, claimed: Claimed, worker_id: str) -> str:

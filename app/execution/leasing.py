@@ -15,6 +15,7 @@ from app.errors import Unavailable
 from app.execution.claim_loop import ClaimLoop, Poller, Want
 from app.execution.lease_view import JsonObject, TaskView, describe
 from app.ledger import leases, transitions
+from app.ledger.directory import AgentDirectory
 from app.ledger.inputs import LeaseKey
 from app.ledger.pool import Database
 from app.ledger.rows import Claimed
@@ -36,9 +37,12 @@ class Granted:
 class Leasing:
     """One per process. ``poll_seconds`` is how often a queue is looked at without a wake-up."""
 
-    def __init__(self, db: Database, wakeups: Wakeups, handles: Handles, *, poll_seconds: float) -> None:
+    def __init__(
+        self, db: Database, wakeups: Wakeups, directory: AgentDirectory, handles: Handles, *, poll_seconds: float
+    ) -> None:
         self._db = db
         self._wakeups = wakeups
+        self._directory = directory
         self._handles = handles
         self._poll_seconds = poll_seconds
         self._loops: dict[str, ClaimLoop] = {}
@@ -106,7 +110,12 @@ class Leasing:
         loop = self._loops.get(agent_id)
         if loop is None:
             loop = self._loops[agent_id] = ClaimLoop(
-                agent_id, self._db, self._wakeups, poll_seconds=self._poll_seconds, give_back=self.give_back
+                agent_id,
+                self._db,
+                self._wakeups,
+                self._directory,
+                poll_seconds=self._poll_seconds,
+                give_back=self.give_back,
             )
         return loop
 

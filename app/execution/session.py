@@ -17,6 +17,7 @@ from app.execution.lease_view import HeldLease, open_lease
 from app.execution.worker_events import parse_events
 from app.ledger import leases, transitions
 from app.ledger.directory import AgentDirectory
+from app.ledger.inputs import ClaimLimits
 from app.ledger.pool import Database
 from app.ledger.rows import Agent, AlreadyTerminal, Applied, HeartbeatResult, LeaseEnded, StaleLease, TaskMissing
 from app.ledger.wakeups import Wakeups, lease_key, queue_key, task_key
@@ -56,7 +57,8 @@ class Sessions:
     async def open(self, caller: Caller, lease_id: str) -> HeldLease:
         """What the leaseId stands for, if the caller may work for its agent. Raises NotFound otherwise."""
         held = open_lease(self._handles, lease_id)
-        await self.agent(caller, held.agent_id)
+        agent = await self.agent(caller, held.agent_id)
+        held.limited = ClaimLimits.of(agent.config) != leases.NO_LIMITS
         return held
 
     async def append(self, held: HeldLease, events: object) -> JsonObject:
@@ -128,9 +130,9 @@ class Sessions:
         self._wakeups.bump(task_key(key.tenant, key.task_id))
         if lease_ended:
             self._wakeups.bump(lease_key(key.tenant, key.task_id))
-            if state is TaskState.WORKING:
+            if state is TaskState.WORKING or held.limited:
                 self._wakeups.bump(queue_key(held.agent_id))
-            else:
+            if state is not TaskState.WORKING:
                 metrics.count_transition(state, key.task_id)
 
 

@@ -1,6 +1,8 @@
 """What callers hand to the ledger's writes. JSON travels as text: it is validated and printed once, above."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 from uuid import UUID
 
 from app.protocol.states import TaskState
@@ -43,6 +45,19 @@ class LeaseKey:
     tenant: str
     task_id: UUID
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLimits:
+    """How many leases of an agent may be held at once, in all and of each tenant; None: no limit."""
+
+    in_all: int | None = None
+    per_tenant: int | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """The limits of an agent by its settings as they are now."""
+        return cls(config.get("maxConcurrency"), config.get("maxConcurrencyPerTenant"))
 
 
 @dataclass(frozen=True, slots=True)

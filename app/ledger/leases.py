@@ -4,27 +4,36 @@ import math
 from collections.abc import Sequence
 from typing import LiteralString
 
-from app.ledger.inputs import LeaseKey
+from app.ledger.inputs import ClaimLimits, LeaseKey
 from app.ledger.pool import Database, Record
 from app.ledger.rows import Claimed, Due, HeartbeatResult, QueueFigures
 from app.protocol.states import TaskState
 
-CLAIM: LiteralString = "SELECT * FROM lease_claim($1, $2, $3, $4, $5)"
+CLAIM: LiteralString = "SELECT * FROM lease_claim($1, $2, $3, $4, $5, $6, $7)"
 HELD: LiteralString = "SELECT * FROM lease_held($1, $2, $3)"
 HEARTBEAT: LiteralString = "SELECT * FROM lease_heartbeat($1, $2, $3, $4)"
 DUE: LiteralString = "SELECT * FROM lease_due($1, $2)"
 QUEUE_FIGURES: LiteralString = "SELECT * FROM queue_figures()"
 
+NO_LIMITS = ClaimLimits()
+
 
 async def claim(
-    db: Database, *, agent_id: str, worker_id: str, limit: int, lease_seconds: float | None, claim_id: str | None
+    db: Database,
+    *,
+    agent_id: str,
+    worker_id: str,
+    limit: int,
+    lease_seconds: float | None,
+    claim_id: str | None,
+    limits: ClaimLimits = NO_LIMITS,
 ) -> list[Claimed]:
     """Lease up to ``limit`` ready tasks, of all tenants, fairly by lane; no two claimers ever get the same task.
 
-    ``lease_seconds`` None takes each task's own; ``claim_id`` lets ``held`` find these leases again. Raises
-    Unavailable.
+    ``lease_seconds`` None takes each task's own; ``claim_id`` lets ``held`` find these leases again; ``limits`` are
+    never exceeded by claims that are given the same, whichever replica makes them. Raises Unavailable.
     """
-    rows = await db.fetch(CLAIM, agent_id, worker_id, limit, lease_seconds, claim_id)
+    rows = await db.fetch(CLAIM, agent_id, worker_id, limit, lease_seconds, claim_id, limits.in_all, limits.per_tenant)
     return [_claimed(row) for row in rows]
 
 

@@ -25,8 +25,6 @@ _MAX_SHARED_WITH = 1000
 _NOT_BUILT: Final = (
     "extendedCard",
     "remote",
-    "maxConcurrency",
-    "maxConcurrencyPerTenant",
     "retentionDays",
 )
 
@@ -77,6 +75,8 @@ class AgentConfig(_Config):
     retry: Retry = Retry()
     deadline_seconds: _Limit | None = None
     queue_timeout_seconds: _Limit | None = None
+    max_concurrency: Annotated[Count, Field(ge=1)] | None = None
+    max_concurrency_per_tenant: Annotated[Count, Field(ge=1)] | None = None
     allow_unresolved_effects: Literal[False] = False
 
     @model_validator(mode="after")

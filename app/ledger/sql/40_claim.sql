@@ -6,20 +6,26 @@
 -- a time: a FOR loop reads ahead and would lock lanes that it does not use.
 -- A lane found empty is marked 'woke': until it has work again it costs one look into an index and no lock (an agent shared
 -- with many tenants has thousands), then it starts level with the least served lane that has some, or the time it was idle
--- would let it crowd out all others. What runs is counted in the queue, and only where a lane has
--- a limit, so that nothing but a claim ever writes a lane.
-CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text)
+-- would let it crowd out all others. So is a lane without room.
+-- What runs is counted in the queue, and only where there is a limit, so that no end of a lease ever writes a lane.
+-- p_most, p_each: how many leases of the agent may be held in all, and how many of each tenant; NULL: no limit. They span
+-- lanes, so claims of an agent that has one take turns.
+CREATE OR REPLACE FUNCTION lease_claim(p_agent text, p_worker text, p_limit int, p_seconds real, p_claim text, p_most int, p_each int)
 RETURNS TABLE (tenant_id text, task_id uuid, agent_id text, context_id text, fence int, attempt smallint, turn_no int,
   priority smallint, claimed_at timestamptz, queued_at timestamptz, expires_at timestamptz, deadline_at timestamptz,
   last_seq bigint, message_body text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_at timestamptz := date_trunc('milliseconds', clock_timestamp());
-  v_lanes refcursor; l lanes; q record; v_floor double precision; v_taken int; v_room int;
+  v_at timestamptz; v_lanes refcursor; l lanes; q record; v_floor double precision; v_taken int; v_room int;
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
+  IF p_most IS NOT NULL OR p_each IS NOT NULL THEN
+    PERFORM pg_advisory_xact_lock(hashtextextended('claims of ' || p_agent, 0));
+    p_limit := least(p_limit, agent_room(p_agent, p_most));
+  END IF;
+  v_at := date_trunc('milliseconds', clock_timestamp());
   v_floor := lanes_floor(p_agent);
   OPEN v_lanes FOR SELECT s.* FROM lanes s WHERE s.agent_id = p_agent AND NOT s.paused
       AND (NOT s.woke OR (SELECT true FROM queue q WHERE q.agent_id = p_agent AND q.tenant_id = s.tenant_id
@@ -30,7 +36,7 @@ BEGIN
     FETCH v_lanes INTO l;
     EXIT WHEN NOT FOUND;
     v_taken := 0;
-    v_room := greatest(0, least(p_limit - cardinality(v_tasks), lane_room(l, v_tenants)));
+    v_room := greatest(0, least(p_limit - cardinality(v_tasks), lane_room(l, p_each, v_tenants)));
     FOR q IN SELECT s.tenant_id, s.task_id FROM queue s
               WHERE s.agent_id = p_agent AND s.tenant_id = l.tenant_id AND s.fair_key = l.fair_key AND s.worker IS NULL
                 AND s.run_at <= v_at
@@ -76,10 +82,17 @@ END $$;
 CREATE OR REPLACE FUNCTION lane_weight(l lanes) RETURNS double precision LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE l.fair_key WHEN '' THEN 1 ELSE l.weight::double precision END $$;
 
--- How many more of a lane may run; NULL: no limit. p_taken: the tenants of what this claim has picked already. The caller
--- holds the lane's row lock, so nobody else adds to it. The limit of the lane without a key is that of all the tenant's
+-- How many more of an agent may run; NULL: no limit. The ORDER BY makes the planner read the small partial index.
+CREATE OR REPLACE FUNCTION agent_room(p_agent text, p_most int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN p_most - (SELECT count(*) FROM (SELECT 1 FROM queue WHERE worker IS NOT NULL AND agent_id = p_agent
+                                          ORDER BY tenant_id, task_id LIMIT p_most) held);
+END $$;
+
+-- How many more of a lane may run; NULL: no limit. p_each: the agent's limit for each tenant; p_taken: the tenants of what
+-- this claim has picked already. The caller holds the lane's row lock, so nobody else adds to it. The limit of the lane without a key is that of all the tenant's
 -- lanes, so its lock is taken too; where another claim has it, the lane is left to the next claim.
-CREATE OR REPLACE FUNCTION lane_room(l lanes, p_taken text[]) RETURNS int LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lane_room(l lanes, p_each int, p_taken text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE v_tenant int := l.max_running; v_own int;
 BEGIN
   IF l.fair_key <> '' THEN
@@ -96,6 +109,7 @@ BEGIN
       END IF;
     END IF;
   END IF;
+  v_tenant := least(v_tenant, p_each);
   IF v_tenant IS NOT NULL THEN
     v_tenant := v_tenant - cardinality(array_positions(p_taken, l.tenant_id))
       - (SELECT count(*) FROM queue WHERE tenant_id = l.tenant_id AND worker IS NOT NULL AND agent_id = l.agent_id);

@@ -1,4 +1,4 @@
-"""Lanes whose shares the agent's owner has set: weights, limits, and whose they are (ledger.md, Fair lanes)."""
+"""Shares and limits: of lanes as their agent's owner has set them, and of agents (ledger.md, Claim, Fair lanes)."""
 
 import asyncio
 from collections import Counter
@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from app.ledger import agents, lanes, leases
+from app.ledger.inputs import ClaimLimits
 from app.ledger.rows import Claimed, LaneSet, LanesFull
 from app.protocol.states import TaskState
 from tests.support.ledger import QUICK, Bench, open_bench, status
@@ -32,6 +33,12 @@ async def share(
 async def submit(bench: Bench, count: int, key: str = "") -> None:
     for _ in range(count):
         await bench.submit(settings=replace(QUICK, fair_key=key))
+
+
+async def claim_within(bench: Bench, limits: ClaimLimits, worker: str = "w1", *, limit: int = 10) -> list[Claimed]:
+    return await leases.claim(
+        bench.db, agent_id="x", worker_id=worker, limit=limit, lease_seconds=None, claim_id=None, limits=limits
+    )
 
 
 async def claim_each(bench: Bench, count: int) -> list[Claimed]:
@@ -90,17 +97,18 @@ async def test_claimers_of_different_lanes_never_exceed_their_tenants_limit(data
         await share(left, "a", limit=4)
         for number in range(6):
             await submit(left, 10, f"k{number}")
-        assert await race(left, right, total=60) == (4, 60)
+        seen, done = await race(left, right, total=60)
+        assert (done, 1 < seen <= 4) == (60, True), seen
 
 
-async def race(left: Bench, right: Bench, *, total: int) -> tuple[int, int]:
+async def race(left: Bench, right: Bench, *, total: int, limits: ClaimLimits = leases.NO_LIMITS) -> tuple[int, int]:
     """Twelve claimers over two pools until ``total`` tasks are done: the most held at once, and how many ended."""
     most, done = 0, 0
 
     async def work(bench: Bench, worker: str) -> None:
         nonlocal most, done
         while done < total:
-            held = await bench.claim(worker, limit=2)
+            held = await claim_within(bench, limits, worker, limit=2)
             if held:
                 (figures,) = await leases.queue_figures(bench.db)
                 most = max(most, figures.running)
@@ -163,3 +171,47 @@ async def test_lanes_that_were_set_and_never_used_are_bounded(bench: Bench) -> N
     assert await share(bench, "a", "k1") == LaneSet()
     assert await share(bench, "a", "k2") == LanesFull()
     assert await share(bench, "t7", weight=2) == LaneSet(), "one that exists may still be changed"
+
+
+# The agent's own limits ----------------------------------------------------------------------------------------------
+
+
+async def test_an_agents_limits_count_what_is_held_in_all_and_of_each_tenant(bench: Bench) -> None:
+    other = Bench(bench.db, tenant="b")
+    for key in ("", "k1", "k2"):
+        await submit(bench, 3, key)
+    await submit(other, 3)
+    limits = ClaimLimits(in_all=5, per_tenant=3)
+    held = await claim_within(bench, limits)
+    assert Counter(lease.tenant for lease in held) in ({"a": 3, "b": 2}, {"a": 2, "b": 3})
+    assert await claim_within(bench, limits) == []
+    (one, *_) = [lease for lease in held if lease.tenant == "a"]
+    await bench.append(one, status(TaskState.INPUT_REQUIRED))
+    assert len(await claim_within(bench, limits)) == 1
+    assert await claim_within(bench, ClaimLimits(in_all=2)) == [], "lowered below what is held"
+    assert len(await claim_within(bench, ClaimLimits(per_tenant=4))) == 2, "four of a's, and all three of b's"
+    elsewhere = Bench(bench.db, agent="y")
+    await elsewhere.submit()
+    assert len(await elsewhere.claim()) == 1, "another agent's leases are no matter"
+    assert Counter(lease.tenant for lease in await bench.claim(limit=20)) == {"a": 4}, "without limits all is left"
+
+
+async def test_a_lanes_limit_and_the_agents_hold_both(bench: Bench) -> None:
+    await share(bench, "a", limit=2)
+    other = Bench(bench.db, tenant="b")
+    for one in (bench, other):
+        await submit(one, 5)
+    taken = Counter(lease.tenant for lease in await claim_within(bench, ClaimLimits(per_tenant=3)))
+    assert taken == {"a": 2, "b": 3}
+
+
+@pytest.mark.parametrize(("limits", "most"), [(ClaimLimits(in_all=5), 5), (ClaimLimits(per_tenant=2), 4)])
+async def test_twelve_claimers_over_two_pools_never_exceed_the_limit(
+    database_url: str, limits: ClaimLimits, most: int
+) -> None:
+    async with open_bench(database_url, size=6) as left, open_bench(database_url, size=6) as right:
+        for number in range(6):
+            await submit(left, 5, f"k{number}")
+            await submit(Bench(left.db, tenant="b"), 5, f"k{number}")
+        seen, done = await race(left, right, total=60, limits=limits)
+        assert (done, 1 < seen <= most) == (60, True), seen

@@ -120,6 +120,9 @@ HELD = """
 SELECT s.tenant_id, s.task_id FROM queue s WHERE s.worker IS NOT NULL AND (s.lease_until < $1 OR s.signal_until <= $1)
  ORDER BY s.tenant_id, s.task_id LIMIT 100"""
 
+RUNNING = """
+SELECT 1 FROM queue WHERE worker IS NOT NULL AND agent_id = $1 ORDER BY tenant_id, task_id LIMIT $2"""
+
 
 @pytest.mark.slow
 async def test_plans_on_250_000_queue_rows_that_nobody_analysed(database_url: str) -> None:
@@ -136,6 +139,7 @@ async def test_plans_on_250_000_queue_rows_that_nobody_analysed(database_url: st
     held = await explain(admin, HELD, now)
     assert "queue_held" in held.text
     assert held.rows_read <= 2000
+    assert (await explain(admin, RUNNING, "x", 50)).rows_read <= 50
     await admin.close()
     async with open_bench(database_url) as bench:
         before = await buffers(database_url)

@@ -133,8 +133,6 @@ async def test_bad_ids(
         ({"extendedCard": CARD}, "extendedCard"),
         ({"reply": "message"}, "reply"),
         ({"onBusy": "interrupt"}, "onBusy"),
-        ({"maxConcurrency": 3}, "maxConcurrency"),
-        ({"maxConcurrencyPerTenant": 3}, "maxConcurrencyPerTenant"),
         ({"allowUnresolvedEffects": True}, "allowUnresolvedEffects"),
         ({"retentionDays": 7}, "retentionDays"),
     ],
@@ -165,6 +163,9 @@ async def test_what_is_not_built_is_refused_never_ignored(
         ({"retry": {"backoffSeconds": -1}}, "retry.backoffSeconds"),
         ({"retry": []}, "retry"),
         ({"deadlineSeconds": 0}, "deadlineSeconds"),
+        ({"maxConcurrency": 0}, "maxConcurrency"),
+        ({"maxConcurrency": 2**31}, "maxConcurrency"),
+        ({"maxConcurrencyPerTenant": 1.5}, "maxConcurrencyPerTenant"),
         ({"idempotency": "none"}, "idempotency"),
     ],
 )
@@ -325,6 +326,23 @@ async def test_live_tasks_keep_the_settings_they_were_submitted_under(
         lease = await worker.lease_one()
         assert (await worker.retry(lease, "no luck")).json()["state"] == "TASK_STATE_FAILED"
     assert (await get_task(user, name, task["id"]))["status"]["state"] == "TASK_STATE_FAILED"
+
+
+async def test_the_greatest_number_of_leases_is_the_agents_of_now(
+    shared_broker: BrokerProcess, admin: httpx.AsyncClient, user: httpx.AsyncClient, name: str
+) -> None:
+    made = (await put(admin, name, maxConcurrency=1, maxConcurrencyPerTenant=7)).json()
+    assert (made["maxConcurrency"], made["maxConcurrencyPerTenant"]) == (1, 7)
+    for _ in range(4):
+        await send(user, name)
+    async with LeaseWorker(shared_broker.base_url, name) as worker:
+        (lease,) = await worker.lease(10)
+        assert await worker.lease(10, wait=0) == []
+        waiting = asyncio.create_task(worker.lease(10, wait=20))
+        await worker.write(lease, status("COMPLETED"))
+        assert len(await asyncio.wait_for(waiting, 10)) == 1
+        assert "maxConcurrency" not in (await put(admin, name)).json()
+        assert len(await worker.lease(10, wait=10)) == 2, "a change shows within a second"
 
 
 async def test_no_etag_comes_again_after_a_deletion(admin: httpx.AsyncClient, name: str) -> None:

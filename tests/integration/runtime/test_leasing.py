@@ -1,6 +1,7 @@
 """The claim loops: who is woken, who is served, and what becomes of leases that nobody receives."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,10 +10,15 @@ import pytest
 import pytest_asyncio
 
 from app import metrics
+from app.auth.caller import Caller
 from app.auth.handles import Handles
 from app.errors import Unavailable
 from app.execution.claim_loop import Want
+from app.execution.lease_view import seal_lease
 from app.execution.leasing import Granted, Leasing
+from app.execution.session import Sessions
+from app.ledger import agents
+from app.ledger.directory import AgentDirectory
 from app.ledger.pool import Database
 from app.ledger.wakeups import Wakeups, queue_key
 from tests.support.ledger import Bench
@@ -25,11 +31,13 @@ NO_POLL = 3600.0
 
 @asynccontextmanager
 async def replica(db: Database, wakeups: Wakeups, *, poll_seconds: float = NO_POLL) -> AsyncIterator[Leasing]:
-    leasing = Leasing(db, wakeups, HANDLES, poll_seconds=poll_seconds)
+    directory = AgentDirectory(db, wakeups)
+    leasing = Leasing(db, wakeups, directory, HANDLES, poll_seconds=poll_seconds)
     try:
         yield leasing
     finally:
         await leasing.stop()
+        directory.close()
 
 
 @pytest_asyncio.fixture
@@ -142,6 +150,35 @@ async def test_a_poller_that_goes_during_its_claim_gives_the_lease_back(bench: B
     assert (await bench.kinds(sent.task_id)).count("turn.started") == 2
 
 
+async def test_the_end_of_a_lease_lets_the_next_begin_where_they_are_limited(
+    bench: Bench, wakeups: Wakeups, database_url: str
+) -> None:
+    """Two replicas, which hear of an end by its hint; where nothing is limited there is none."""
+    config = {"maxConcurrency": 1}
+    await agents.put(bench.db, tenant="a", agent_id="x", config=config, shared_with=(), holds=lambda _: True)
+    far = Wakeups(database_url)
+    await far.start()
+    assert await far.wait_connected(10)
+    directory = AgentDirectory(bench.db, wakeups)
+    sessions = Sessions(bench.db, wakeups, directory, HANDLES, poll_seconds=NO_POLL)
+    caller = Caller("a", "w", frozenset(), frozenset({"x"}), math.inf)
+    async with replica(bench.db, wakeups) as near_leasing, replica(bench.db, far) as far_leasing:
+        for _ in range(3):
+            await bench.submit()
+        (first,) = (await ask(near_leasing, bench, limit=5)).claimed
+        polls = [ask(near_leasing, bench, "near", limit=5), ask(far_leasing, bench, "far", limit=5)]
+        while polls:
+            await settled()
+            assert not any(poll.done() for poll in polls)
+            held = await sessions.open(caller, seal_lease(HANDLES, first, "w"))
+            await sessions.append(held, [{"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}}])
+            done, left = await asyncio.wait(polls, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            ((first,),) = [poll.result().claimed for poll in done]
+            polls = list(left)
+    directory.close()
+    await far.stop()
+
+
 async def test_draining_answers_all_pollers_and_grants_nothing_more(bench: Bench, leasing: Leasing) -> None:
     polls = [ask(leasing, bench) for _ in range(3)]
     await settled()
@@ -174,10 +211,12 @@ async def test_a_database_that_is_away_is_told_to_all_pollers(
 
 
 async def test_stopping_waits_for_what_is_given_back(bench: Bench, wakeups: Wakeups) -> None:
-    leasing = Leasing(bench.db, wakeups, HANDLES, poll_seconds=NO_POLL)
+    directory = AgentDirectory(bench.db, wakeups)
+    leasing = Leasing(bench.db, wakeups, directory, HANDLES, poll_seconds=NO_POLL)
     sent = await bench.submit()
     granted = await ask(leasing, bench)
     leasing.give_back(granted.claimed)
     await leasing.stop()
+    directory.close()
     (lease,) = await bench.claim()
     assert (lease.task_id, lease.attempt) == (sent.task_id, 1)
