@@ -47,17 +47,18 @@ _examples = itertools.count(1)
 TENANTS, AGENTS, WORKERS = st.sampled_from("ab"), st.sampled_from("xxxxy"), st.sampled_from(["w1", "w2"])
 SUBJECTS = st.sampled_from(["u1", "u1", "u2"])
 NUMBERS = st.one_of(st.just(0), st.integers(0, 2), st.integers(0, 30))
+OFTEN = st.sampled_from([False, False, True])
 MOSTLY, SELDOM = st.sampled_from([True] * 4 + [False]), st.sampled_from([False] * 9 + [True])
 TEXTS = st.sampled_from(["one"] * 4 + ["two"])
 HEADERS = st.sampled_from([None, None, None, "h1", "h2"])
-EVENT_IDS = st.sampled_from([*[None] * 6, *(f"e{n}" for n in range(30))])
+EVENT_IDS = st.sampled_from([*[None] * 4, *(f"e{n}" for n in range(16))])
 SETTINGS = st.builds(
     TaskSettings,
-    max_attempts=st.sampled_from([3, 3, 2, 1]),
+    max_attempts=st.sampled_from([3, 2, 1]),
     backoff_seconds=st.just(0),
     lease_seconds=st.just(HOUR),
     cancel_grace_seconds=st.sampled_from([0, HOUR]),
-    on_busy=st.sampled_from(["enqueue", "enqueue", "enqueue", "reject"]),
+    on_busy=st.sampled_from(["enqueue"] * 6 + ["reject"]),
     deadline_seconds=st.sampled_from([None, None, HOUR]),
     queue_timeout_seconds=st.sampled_from([None, None, HOUR]),
     priority=st.sampled_from([5, 5, 9]),
@@ -75,18 +76,12 @@ def batches(draw: st.DrawFn) -> list[Item]:
     """Up to three chunks and statuses, and often an end; no producerEventId twice (the door refuses that)."""
     ids = iter(draw(st.lists(EVENT_IDS, min_size=4, max_size=4, unique_by=lambda event_id: event_id or object())))
     batch = [
-        Item(
-            next(ids),
-            draw(TEXTS),
-            artifact=draw(st.sampled_from("AAB")),
-            append=not draw(MOSTLY),
-            last=not draw(MOSTLY),
-        )
+        Item(next(ids), draw(TEXTS), None, draw(st.sampled_from("AAAB")), append=draw(OFTEN), last=draw(OFTEN))
         if draw(st.booleans())
         else Item(next(ids), draw(TEXTS), TaskState.WORKING)
         for _ in range(draw(st.integers(0, 3)))
     ]
-    if not batch or draw(st.sampled_from([False, False, True])):
+    if not batch or draw(OFTEN):
         batch.append(Item(next(ids), draw(TEXTS), draw(ENDING_STATES)))
     return batch
 
@@ -101,10 +96,10 @@ ACTIONS: dict[tuple[str, int], dict[str, st.SearchStrategy[Any]]] = {
     ("send", 9): {
         "number": NUMBERS, "live": MOSTLY, "foreign": SELDOM, "other_agent": SELDOM, "subject": SUBJECTS,
         "message_number": st.integers(1, 6), "header": HEADERS, "text": TEXTS,
-        "context": st.sampled_from(["none", "none", "its own", "another"]),
-        "on_busy": st.sampled_from([None, None, None, "enqueue", "reject"]),
+        "context": st.sampled_from(["none"] * 5 + ["its own", "its own", "another"]),
+        "on_busy": st.sampled_from([None] * 6 + ["enqueue", "reject"]),
     },
-    ("cancel", 2): {"number": NUMBERS, "live": MOSTLY, "foreign": SELDOM},
+    ("cancel", 5): {"number": NUMBERS, "live": MOSTLY, "leased": MOSTLY, "foreign": SELDOM},
     ("claim", 5): {
         "agent": AGENTS, "worker": WORKERS, "limit": st.sampled_from([1, 1, 2, 100]),
         "claim_id": st.sampled_from([None, "c1"]),
@@ -115,14 +110,16 @@ ACTIONS: dict[tuple[str, int], dict[str, st.SearchStrategy[Any]]] = {
         "number": NUMBERS, "live": MOSTLY, "foreign": SELDOM, "kind": st.sampled_from(["retry", "release"]),
         "delay": st.sampled_from([None, None, 0, HOUR]),
     },
-    ("heartbeat", 3): {
-        "numbers": st.lists(NUMBERS, min_size=1, max_size=3), "live": MOSTLY, "foreign": SELDOM, "extends": MOSTLY,
+    ("heartbeat", 4): {
+        "numbers": st.lists(NUMBERS, min_size=1, max_size=3), "live": st.booleans(), "foreign": SELDOM,
+        "extends": MOSTLY,
     },
     ("time_passes", 8): {
-        "number": NUMBERS, "live": MOSTLY, "reap": MOSTLY, "what": st.sampled_from(["lease_until", *PAST]),
+        "number": NUMBERS, "live": MOSTLY, "what": st.sampled_from(["lease_until"] * 4 + [*PAST]),
+        "reap": st.sampled_from(["no", "too late", "at once", "at once"]),
     },
     ("reap", 3): {"at_once": MOSTLY},
-    ("reap_late", 2): {},
+    ("reap_late", 1): {},
     ("forget", 1): {"tenant": TENANTS},
     ("fail_deleted", 1): {"number": NUMBERS, "live": MOSTLY},
 }  # fmt: skip
@@ -168,14 +165,18 @@ class LedgerMachine(RuleBasedStateMachine):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 
-    def task(self, number: int, live: bool) -> Task | None:
-        """The tasks counted from the newest; ``live``: of those that are not terminal."""
+    def task(self, number: int, live: bool, leased: bool = False) -> Task | None:
+        """The tasks counted from the newest: ``live``: of those that are not terminal; ``leased``: of those, if any."""
         made = [task for task in self.model.tasks.values() if not (live and task.state.is_terminal)]
+        made = [task for task in made if leased and task.lease] or made
         return made[-1 - number % len(made)] if made else None
 
     def hold(self, number: int, live: bool) -> Hold | None:
-        """The leases counted from the newest; ``live``: of those that have not ended."""
-        holds = [hold for hold in self.holds if not live or self._lives(hold.key)]
+        """The leases counted from the newest: of those that have not ended, or of those that have (best where there is
+        a newer one)."""
+        holds = [hold for hold in self.holds if self._lives(hold.key) == live]
+        if not live:
+            holds = [hold for hold in holds if self.model.tasks[hold.key.task_id].lease] or holds
         return holds[-1 - number % len(holds)] if holds else None
 
     def _lives(self, key: LeaseKey) -> bool:
@@ -200,16 +201,19 @@ class LedgerMachine(RuleBasedStateMachine):
                 Hold(LeaseKey(task.sender.tenant, task.task_id, task.lease.fence), task.lease.worker), batch
             )
         elif task.work:
-            self.time_passes(number, live=True, what="run_at", reap=False)
+            self.time_passes(number, live=True, what="run_at", reap="no")
             self.claim(task.sender.agent[0], "w1", limit=1, claim_id=None)
         else:
             self._send(task, task.sender, Keys(None, None, None), "go on", None, None)
 
     # What clients do -------------------------------------------------------------------------------------------------
 
-    @initialize(settings=SETTINGS)
-    def first(self, settings: TaskSettings) -> None:
+    @initialize(settings=SETTINGS, messages=st.sampled_from([0, 0, 1, 2, 3]))
+    def first(self, settings: TaskSettings, messages: int) -> None:
         self._submit(Sender(self.named("a"), "u1", self.named("x")), Keys("m1", None, "first"), "one", None, settings)
+        for _ in range(messages):
+            (task,) = self.model.tasks.values()
+            self._send(task, task.sender, Keys(None, None, None), "more", None, None)
 
     @rule(step=STEPS)
     def take(self, step: tuple[str, dict[str, Any]]) -> None:
@@ -264,8 +268,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.agree(real, self.model.send(sender, keys, Turn(message_id, text), task.task_id, context, on_busy))
         self.observe(task)
 
-    def cancel(self, number: int, live: bool, foreign: bool) -> None:
-        if (task := self.task(number, live)) is None:
+    def cancel(self, number: int, live: bool, leased: bool, foreign: bool) -> None:
+        if (task := self.task(number, live, leased)) is None:
             return
         tenant = self.foreign(task.sender.tenant, foreign)
         real = self.run(transitions.cancel(self.db, tenant=tenant, subject="u1", task_id=task.task_id))
@@ -357,6 +361,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def heartbeat(self, numbers: list[int], live: bool, foreign: bool, extends: bool) -> None:
         holds = [hold for hold in (self.hold(number, live) for number in numbers) if hold]
         keys = [LeaseKey(self.foreign(h.key.tenant, foreign), h.key.task_id, h.key.fence) for h in holds]
+        self._heartbeat(keys, extends)
+
+    def _heartbeat(self, keys: list[LeaseKey], extends: bool) -> None:
         real = self.run(leases.heartbeat(self.db, keys, HOUR if extends else 0))
         assert all((result.expires_at is not None) == result.ok for result in real)
         predicted = [self.model.heartbeat(key, extends) for key in keys]
@@ -364,12 +371,17 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # What time and maintenance do ------------------------------------------------------------------------------------
 
-    def time_passes(self, number: int, live: bool, what: str, reap: bool) -> None:
-        if task := self.task(number, live):
-            self.run(self._execute(PAST[what], task.sender.tenant, task.task_id))
-            self.model.pass_time(task, what)
-            if reap:
-                self.reap(at_once=True)
+    def time_passes(self, number: int, live: bool, what: str, reap: str) -> None:
+        """Too late: the reaper has read what is due, and before it comes to it the worker's heartbeat arrives."""
+        if (task := self.task(number, live, leased=what == "lease_until")) is None:
+            return
+        self.run(self._execute(PAST[what], task.sender.tenant, task.task_id))
+        self.model.pass_time(task, what)
+        if reap != "no":
+            self.reap(at_once=False)
+            if reap == "too late" and task.lease:
+                self._heartbeat([LeaseKey(task.sender.tenant, task.task_id, task.lease.fence)], extends=True)
+            self.reap_late()
 
     def reap(self, at_once: bool) -> None:
         """A pass of the reaper; not at once: it has read what is due, and comes to it later (``reap_late``)."""
