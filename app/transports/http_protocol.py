@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.transports.http_parser import PlainParser
+
 HEAD_SECONDS: Final = 10.0
 MAX_HEAD_BYTES: Final = 32 * 1024
 """While it is still arriving; a complete head is judged at 16 KiB, with a proper answer (``call_context``)."""
@@ -64,6 +66,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def __init__(self, *, limit: AddressLimit, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.parser = PlainParser(self)  # pyright: ignore[reportAttributeAccessIssue]
         self._limit = limit
         self._address: str | None = None
         self._head_bytes: int | None = None
@@ -102,6 +105,8 @@ class GuardedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        if self.parser.is_asking:
+            return
         self._head_bytes = None
         self._body_open = True
         self._set_timer(None)
@@ -110,6 +115,8 @@ class GuardedHttp(HttpToolsProtocol):
             self.cycle.transport = _PoliteTransport(self)  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_message_complete(self) -> None:
+        if self.parser.is_asking:
+            return
         self._body_open = False
         self._set_timer(None)
         super().on_message_complete()

@@ -180,6 +180,36 @@ async def test_upgrades_are_ignored(server: BrokerProcess) -> None:
     writer.transport.abort()
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 2", "Transfer-Encoding: chunked"])
+async def test_uvicorn_2722_the_body_of_a_request_that_asks_for_h2c_arrives(
+    server: BrokerProcess, framing: str
+) -> None:
+    """Java's HttpClient asks for h2c with its first request."""
+    ask = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    body = b"{}" if "Length" in framing else b"2\r\n{}\r\n0\r\n\r\n"
+    last = head("GET", "/livez", CLOSE)
+    for lines, violation in (([], b"card: is required"), (["Content-Length: 0"], b"The body must be an object")):
+        request = head("PUT", "/v1/agents/y", ADMIN, "Content-Type: application/json", *(lines or [framing]), *ask)
+        whole = request + (b"" if lines else body) + last
+        for pieces in (
+            [whole],
+            [request, whole[len(request) :]],
+            [whole[at : at + 7] for at in range(0, len(whole), 7)],
+        ):
+            answer = await talk(server, *pieces)
+            assert answer.startswith(b"HTTP/1.1 400 "), answer[:200]
+            assert violation in answer, answer
+            assert answer.count(b"HTTP/1.1 ") == 2, "nothing of the body is read as a request"
+            assert answer.endswith(b'{"status":"ok"}'), "the connection goes on"
+
+
+async def test_what_asks_to_leave_http_is_400_or_ignored(server: BrokerProcess) -> None:
+    assert (await talk(server, b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    ask = head("GET", "/livez", "Connection: Upgrade", "Upgrade: h2c")
+    answer = await talk(server, ask * 20 + head("GET", "/livez", CLOSE))
+    assert answer.count(b'{"status":"ok"}') == 21
+
+
 def test_connections_per_address() -> None:
     limit = AddressLimit(["10.1.0.0/16"], most=2)
     assert limit.enter("192.0.2.1")
