@@ -8,17 +8,20 @@ from app.ledger.pool import Database, Record
 from app.ledger.rows import Event, EventPage
 from app.protocol.states import TaskState
 
-READ: LiteralString = "SELECT * FROM events_read($1, $2, $3, $4)"
+READ: LiteralString = "SELECT * FROM events_read($1, $2, $3, $4, $5)"
 LAST_SEQS: LiteralString = """
 SELECT t.tenant_id, t.task_id, t.last_seq FROM unnest($1::text[], $2::uuid[]) AS asked(tenant_id, task_id)
   JOIN tasks t ON t.tenant_id = asked.tenant_id AND t.task_id = asked.task_id"""
 INCARNATION: LiteralString = "SELECT incarnation FROM meta"
 
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Bodies are as large as workers make them: what one read may bring into memory, beside its last event."""
+
 
 async def read(db: Database, tenant: str, task_id: UUID, after: int, limit: int) -> EventPage | None:
     """Up to ``limit`` events with seq > ``after``, in order, and the log's bounds at the same moment; None for no such
-    task. Raises Unavailable."""
-    rows = await db.fetch(READ, tenant, task_id, after, limit)
+    task. Fewer where their bodies would be more than about ``BYTES_AT_ONCE``, but at least one. Raises Unavailable."""
+    rows = await db.fetch(READ, tenant, task_id, after, limit, BYTES_AT_ONCE)
     if not rows:
         return None
     head = rows[0]

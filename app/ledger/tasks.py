@@ -1,10 +1,12 @@
 """Reading tasks: one, a page, or just the row. Content is the fold of the events; a snapshot keeps that cheap."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
+from app.errors import Unavailable
 from app.ledger.pool import Database, Record
 from app.ledger.rows import JsonObject, LoadedTask, TaskHead, TaskPage, Turn
 from app.protocol import fold
@@ -54,7 +56,8 @@ async def load(db: Database, tenant: str, task_id: UUID) -> LoadedTask | None:
 async def _content(db: Database, tenant: str, task_id: UUID, row: Record) -> LoadedTask:
     loaded = _fold(tenant, task_id, row)
     if row["kinds"] is not None and len(row["kinds"]) > SNAPSHOT_EVERY:
-        await db.call(KEEP, tenant, task_id, loaded.head.last_seq, dumps(loaded.task))
+        with contextlib.suppress(Unavailable):  # what was read is whole without it
+            await db.call(KEEP, tenant, task_id, loaded.head.last_seq, dumps(loaded.task))
     return loaded
 
 

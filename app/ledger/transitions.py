@@ -35,7 +35,7 @@ CANCEL: LiteralString = "SELECT * FROM task_cancel($1, $2, $3)"
 RETURN: LiteralString = "SELECT * FROM lease_return($1, $2, $3, $4, $5, $6)"
 END_DUE: LiteralString = "SELECT * FROM lease_end_due($1, $2, $3, $4)"
 FAIL_DELETED: LiteralString = "SELECT task_fail_deleted($1, $2) AS outcome"
-FORGET: LiteralString = "SELECT task_forget($1, $2, $3) AS count"
+FORGET: LiteralString = "SELECT * FROM task_forget($1, $2, $3)"
 
 _REFUSED_EVENTS = {
     "WS010": ArtifactUnknown,
@@ -258,7 +258,7 @@ async def fail_deleted(db: Database, *, tenant: str, task_id: UUID) -> bool:
     return (await db.call(FAIL_DELETED, tenant, task_id))["outcome"] == "applied"
 
 
-async def forget(db: Database, *, tenant: str, older_seconds: float, limit: int) -> int:
-    """Cancel up to ``limit`` of a tenant's tasks that have waited for input longer than this; how many. Raises
+async def forget(db: Database, *, tenant: str, older_seconds: float, limit: int) -> list[UUID]:
+    """Cancel up to ``limit`` of a tenant's tasks that have waited for input longer than this; which. Raises
     Unavailable."""
-    return int((await db.call(FORGET, tenant, older_seconds, limit))["count"])
+    return [row["task_id"] for row in await db.fetch(FORGET, tenant, older_seconds, limit)]

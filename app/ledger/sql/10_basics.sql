@@ -12,6 +12,10 @@ BEGIN
   RETURN date_trunc('milliseconds', clock_timestamp());
 END $$;
 
+-- The database's time once more, for a function that has waited for the task's lock meanwhile: a task's times never go back.
+CREATE OR REPLACE FUNCTION task_now(t tasks) RETURNS timestamptz LANGUAGE sql VOLATILE AS
+$$ SELECT greatest(date_trunc('milliseconds', clock_timestamp()), t.status_at) $$;
+
 -- The numbers of a2a.proto; app/protocol/states.py is the other place, and a test holds the two together.
 CREATE OR REPLACE FUNCTION is_terminal(p_state smallint) RETURNS boolean LANGUAGE sql IMMUTABLE AS
 $$ SELECT p_state IN (3, 4, 5, 7) $$;

@@ -87,6 +87,7 @@ BEGIN
   ELSIF is_terminal(t.state) THEN
     RAISE EXCEPTION 'terminal' USING ERRCODE = 'WS005', DETAIL = t.state || ' ' || t.terminal_seq;
   END IF;
+  v_at := task_now(t);
   v_resumes := is_interrupted(t.state);
   IF NOT v_resumes AND coalesce(p_on_busy, t.on_busy) = 'reject' THEN
     RAISE EXCEPTION 'busy' USING ERRCODE = 'WS004';

@@ -28,6 +28,7 @@ BEGIN
   IF NOT FOUND THEN
     outcome := 'missing'; RETURN NEXT; RETURN;
   END IF;
+  v_at := task_now(t);
   state := t.state; last_seq := t.last_seq; terminal_seq := t.terminal_seq;
   IF t.fence <> p_fence OR is_terminal(t.state) THEN  -- the race is lost, unless all of this was stored before
     seqs := events_resent(t, p_ids, p_hashes);

@@ -20,7 +20,7 @@ LANGUAGE plpgsql AS $$
 DECLARE v_at timestamptz := ledger_enter(p_tenant); k record; t tasks;
 BEGIN
   SELECT * INTO k FROM task_lock(p_tenant, p_task);
-  t := k.t;
+  t := k.t; v_at := task_now(t);
   IF t.task_id IS NULL THEN
     outcome := 'missing'; RETURN NEXT; RETURN;
   ELSIF is_terminal(t.state) THEN
@@ -50,7 +50,7 @@ RETURNS TABLE (outcome text, state smallint, last_seq bigint, terminal_seq bigin
 DECLARE v_at timestamptz := ledger_enter(p_tenant); k record; t tasks;
 BEGIN
   SELECT * INTO k FROM task_lock(p_tenant, p_task);
-  t := k.t;
+  t := k.t; v_at := task_now(t);
   IF t.task_id IS NULL THEN
     outcome := 'missing'; RETURN NEXT; RETURN;
   ELSIF t.ended_fence = p_fence AND t.ended_kind = p_kind THEN
@@ -110,7 +110,7 @@ RETURNS TABLE (outcome text, state smallint, last_seq bigint) LANGUAGE plpgsql A
 DECLARE v_at timestamptz := ledger_enter(p_tenant); k record; q queue; t tasks; v_now timestamptz;
 BEGIN
   SELECT * INTO k FROM task_lock(p_tenant, p_task);
-  t := k.t; q := k.q; v_now := clock_timestamp();
+  t := k.t; q := k.q; v_now := clock_timestamp(); v_at := task_now(t);
   outcome := 'applied';
   IF q.fence IS DISTINCT FROM p_fence OR is_terminal(t.state) THEN
     outcome := 'gone';
@@ -146,17 +146,20 @@ BEGIN
   RETURN 'applied';
 END $$;
 
--- A paused task that nobody came back to; called per tenant by maintenance.
-CREATE OR REPLACE FUNCTION task_forget(p_tenant text, p_older double precision, p_limit int) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE v_at timestamptz := ledger_enter(p_tenant); v_id uuid; t tasks; v_count int := 0;
+-- Cancels paused tasks that nobody came back to; their ids. Called per tenant by maintenance.
+CREATE OR REPLACE FUNCTION task_forget(p_tenant text, p_older double precision, p_limit int) RETURNS TABLE (task_id uuid)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE v_at timestamptz := ledger_enter(p_tenant); v_id uuid; t tasks;
 BEGIN
-  FOR v_id IN SELECT task_id FROM tasks WHERE tenant_id = p_tenant AND state IN (6, 8)
-              AND status_at < v_at - make_interval(secs => p_older) ORDER BY status_at LIMIT p_limit LOOP
-    SELECT * INTO t FROM tasks WHERE tenant_id = p_tenant AND task_id = v_id AND state IN (6, 8) FOR NO KEY UPDATE SKIP LOCKED;
+  FOR v_id IN SELECT s.task_id FROM tasks s WHERE s.tenant_id = p_tenant AND s.state IN (6, 8)
+              AND s.status_at < v_at - make_interval(secs => p_older) ORDER BY s.status_at LIMIT p_limit LOOP
+    SELECT * INTO t FROM tasks s WHERE s.tenant_id = p_tenant AND s.task_id = v_id AND s.state IN (6, 8)
+      FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    PERFORM task_end(t, 5::smallint, 0, v_at, NULL, 'broker', '', status_body(t, 5::smallint, v_at, NULL,
+    PERFORM task_end(t, 5::smallint, 0, task_now(t), NULL, 'broker', '', status_body(t, 5::smallint, task_now(t), NULL,
       broker_metadata(jsonb_build_object('reason', 'INPUT_NEVER_CAME'))));
-    v_count := v_count + 1;
+    task_id := v_id;
+    RETURN NEXT;
   END LOOP;
-  RETURN v_count;
 END $$;

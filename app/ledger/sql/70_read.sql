@@ -34,19 +34,32 @@ BEGIN
   WHERE t.tenant_id = p_tenant AND t.task_id = p_task;
 END $$;
 
--- Events after a seq, in order. The log's bounds stand in every row; a task without such events answers one row whose
--- seq is NULL, an unknown task none.
-CREATE OR REPLACE FUNCTION events_read(p_tenant text, p_task uuid, p_after bigint, p_limit int)
+-- Events after a seq, in order, up to p_limit of them and about p_bytes of bodies (at least one): the bodies are as large
+-- as workers like. The log's bounds stand in every row; a task without such events answers one row whose seq is NULL, an
+-- unknown task none. Committed seqs are dense and never change, so all up to the bound read first are there.
+CREATE OR REPLACE FUNCTION events_read(p_tenant text, p_task uuid, p_after bigint, p_limit int, p_bytes int)
 RETURNS TABLE (task_last_seq bigint, task_terminal_seq bigint, task_state smallint, seq bigint, kind text, turn_no int,
   attempt smallint, actor_kind text, actor_id text, at timestamptz, body text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE v_bytes bigint := 0;
 BEGIN
   PERFORM ledger_enter(p_tenant);
-  RETURN QUERY
-  SELECT t.last_seq, t.terminal_seq, t.state, e.* FROM tasks t
-  LEFT JOIN LATERAL (SELECT x.seq, x.kind, x.turn_no, x.attempt, x.actor_kind, x.actor_id, x.at, x.body FROM events x
-    WHERE x.tenant_id = p_tenant AND x.task_id = p_task AND x.seq > p_after ORDER BY x.seq LIMIT p_limit) e ON true
-  WHERE t.tenant_id = p_tenant AND t.task_id = p_task;
+  SELECT t.last_seq, t.terminal_seq, t.state INTO task_last_seq, task_terminal_seq, task_state FROM tasks t
+   WHERE t.tenant_id = p_tenant AND t.task_id = p_task;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  FOR seq, kind, turn_no, attempt, actor_kind, actor_id, at, body IN
+    SELECT x.seq, x.kind, x.turn_no, x.attempt, x.actor_kind, x.actor_id, x.at, x.body FROM events x
+     WHERE x.tenant_id = p_tenant AND x.task_id = p_task AND x.seq > p_after AND x.seq <= task_last_seq
+     ORDER BY x.seq LIMIT p_limit LOOP
+    v_bytes := v_bytes + octet_length(body);
+    EXIT WHEN v_bytes > p_bytes AND v_bytes > octet_length(body);
+    RETURN NEXT;
+  END LOOP;
+  IF v_bytes = 0 THEN
+    RETURN NEXT;
+  END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION turn_read(p_tenant text, p_task uuid, p_turn int) RETURNS TABLE (turn_no int, state text)

@@ -1,5 +1,6 @@
 """Workers' events: the event table of native-api.md transition by transition, artifacts, duplicates, direct replies."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.errors import ArtifactClosed, ArtifactUnknown, InvalidTransition, ProducerEventConflict
-from app.ledger import tasks, transitions
+from app.ledger import events, tasks, transitions
 from app.ledger.rows import AlreadyTerminal, Applied, Canceled, StaleLease, TaskMissing
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.states import TaskState
@@ -293,3 +294,27 @@ async def test_a_foreign_tenant_writes_nothing(bench: Bench) -> None:
     lease = key_of(await bench.claim_one())
     foreign = type(lease)("b", lease.task_id, lease.fence)
     assert await bench.append(foreign, status(TaskState.COMPLETED)) == TaskMissing()
+
+
+async def test_a_read_brings_no_more_bytes_than_it_may(bench: Bench) -> None:
+    """Bodies are as large as workers make them: a page ends where they get too large, never before its first event."""
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    for name in "BCDE":
+        await bench.append(lease, chunk("x" * 3_000_000, artifact=name))
+    found = []
+    while (page := await events.read(bench.db, "a", task_id, len(found), 1000)) and page.events:
+        assert page.last_seq == 7
+        assert len(page.events) == 1 or sum(len(event.body) for event in page.events) <= events.BYTES_AT_ONCE
+        found += [event.seq for event in page.events]
+    assert found == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_a_tasks_times_never_go_back(bench: Bench) -> None:
+    """The time of a write is read under the task's lock: what waited for it is not older than what it waited for."""
+    task_id = (await bench.submit()).task_id
+    lease = await bench.claim_one()
+    await asyncio.gather(*(bench.append(lease, status(TaskState.WORKING)) for _ in range(40)), bench.send(task_id))
+    log = await bench.log(task_id)
+    assert [event.at for event in log] == sorted(event.at for event in log)
+    assert (await bench.load(task_id)).head.status_at == max(event.at for event in log if event.kind == "status")

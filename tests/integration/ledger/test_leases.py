@@ -263,6 +263,6 @@ async def test_queue_timeout(bench: Bench) -> None:
 async def test_a_forgotten_pause_is_canceled(bench: Bench) -> None:
     task_id = (await bench.submit()).task_id
     await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
-    assert await transitions.forget(bench.db, tenant="a", older_seconds=3600, limit=10) == 0
-    assert await transitions.forget(bench.db, tenant="a", older_seconds=0, limit=10) == 1
+    assert await transitions.forget(bench.db, tenant="a", older_seconds=3600, limit=10) == []
+    assert await transitions.forget(bench.db, tenant="a", older_seconds=0, limit=10) == [task_id]
     assert await bench.state(task_id) is TaskState.CANCELED
