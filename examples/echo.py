@@ -1,4 +1,8 @@
-"""The smallest agent: ``WAYSTATION_TOKEN=… python examples/echo.py`` works for the agent ``echo``."""
+"""The smallest agent that is a program of its own, with the worker SDK. At the top of the checkout:
+
+./waystation agents add echo
+WAYSTATION_TOKEN=$(./waystation token mint --agents echo) .venv/bin/python examples/echo.py
+"""
 
 from waystation_worker import Context, Worker
 

@@ -1,6 +1,9 @@
 """Release review: an ordinary a2a-sdk executor that needs a release named as ``service@1.2.3``.
 
-``waystation worker run release_review:ReleaseReview --agent review`` in this directory.
+At the top of the checkout, with a2a-sdk in .venv:
+
+./waystation agents add review
+./waystation worker run examples.release_review:ReleaseReview --agent review
 """
 
 import re

@@ -1,6 +1,9 @@
 """Stock lookup: an ordinary a2a-sdk executor that asks back, streams an artifact in two chunks, and completes.
 
-It knows nothing of Waystation: ``waystation worker run stock_lookup:StockLookup --agent stock`` in this directory.
+It knows nothing of Waystation. At the top of the checkout, with a2a-sdk in .venv:
+
+./waystation agents add stock
+./waystation worker run examples.stock_lookup:StockLookup --agent stock
 """
 
 from a2a.helpers import new_text_message, new_text_part
