@@ -38,6 +38,7 @@ from app.maintenance.partitions import Partitions
 from app.maintenance.pulse import Pulse
 from app.maintenance.readiness import Readiness
 from app.maintenance.reaper import Reaper
+from app.maintenance.repair import Repair
 from app.operations.deps import Operations
 from app.settings import Settings
 from app.transports import routes
@@ -104,7 +105,8 @@ class Broker:
             Reaper(self.db, self.wakeups, self.pulse),
             Partitions(self.direct_dsn),
             Orphans(self.db, self.wakeups),
-            Forgotten(self.db),
+            Forgotten(self.db, self.wakeups),
+            Repair(self.db, self.wakeups),
             self.operations.floor,
         ]
         self._mount(app)
@@ -177,7 +179,8 @@ async def serve(settings: Settings) -> int:
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
-        log.error("cannot listen on %s port %d: %s", settings.host, settings.port, error.strerror or error)
+        reason = f"{error.strerror or error}; is a broker or a demo running there? --port chooses another"
+        log.error("cannot listen on %s port %d: %s", settings.host, settings.port, reason)
         return 1
     limit = AddressLimit(settings.trusted_proxies)
     config = uvicorn.Config(

@@ -73,6 +73,7 @@ def add(
         registration["leaseSeconds"] = lease_seconds
     answer = _call("PUT", agent, url, token, tenant, registration)
     _show(agent, answer, url, output)
+    note(f"next, something that works for it: waystation worker run module:attribute --agent {agent}")
 
 
 @commands.command("list")

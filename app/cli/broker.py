@@ -22,6 +22,8 @@ UNARY_SECONDS = 90
 STREAM_SILENCE_SECONDS = 45
 """Three missed heartbeats: the connection is dead."""
 RETRIES = 5
+WRONG_CREDENTIAL = "the token is missing, expired or of another broker: `waystation token mint`, then WAYSTATION_TOKEN"
+NOT_WAYSTATION = "does --url point at Waystation?"
 
 
 class Broker:
@@ -109,7 +111,7 @@ class Broker:
             return CliError(f"the broker at {self.url} did not answer in time", remedy="look at its log, or at /readyz")
         return CliError(
             f"no broker can be reached at {self.url} ({printable(cause) or type(cause).__name__})",
-            remedy="start one with `waystation serve`, or name it with --url or WAYSTATION_URL",
+            remedy="start one with `waystation serve --dev`, or name it with --url or WAYSTATION_URL",
         )
 
 
@@ -135,12 +137,14 @@ def refusal(response: httpx.Response) -> CliError:
     info = next((item for item in details if "reason" in item), no_info)
     match response.status_code:
         case 401:
-            remedy = (
-                "the token is missing, expired or of another broker: `waystation token mint`, then WAYSTATION_TOKEN"
-            )
+            remedy = WRONG_CREDENTIAL
         case 403:
             scope = info.get("metadata", {}).get("scope", "")
             remedy = f"use a token with the scope {printable(scope)}".rstrip()
+        case 404 if error:
+            remedy = "`waystation agents list` and `waystation tasks list` show what this tenant has"
+        case 404:
+            remedy = NOT_WAYSTATION
         case 429 | 503:
             remedy = (
                 f"try again in {retry_after(response):.0f} s; nothing was done"
@@ -148,7 +152,7 @@ def refusal(response: httpx.Response) -> CliError:
                 else "resend in a moment; GET /readyz says why"
             )
         case _:
-            remedy = "; ".join(_violations(error)) or None
+            remedy = "; ".join(each for each in _violations(error) if each not in message) or None
     reason = info.get("reason")
     return CliError(f"{message} ({printable(reason)})" if reason else message, remedy=remedy)
 
@@ -179,5 +183,5 @@ def _success(response: httpx.Response) -> JsonObject:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise CliError("the answer is not a broker's", remedy="does --url point at Waystation?")
+        raise CliError("the answer is not a broker's", remedy=NOT_WAYSTATION)
     return cast("JsonObject", body)

@@ -21,7 +21,8 @@ from app.embedded import EmbeddedPostgres, EmbeddedPostgresError, running_dsn
 from app.settings import Settings
 
 NO_DATABASE = (
-    "set DATABASE_URL to a PostgreSQL 15-18, or give --embedded (or WAYSTATION_DATA_DIR), or look at `waystation demo`"
+    "set DATABASE_URL to a PostgreSQL 15-18; `serve --dev`, `doctor --dev` and `migrate --embedded` use the embedded "
+    "one in .waystation"
 )
 
 

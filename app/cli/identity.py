@@ -85,5 +85,8 @@ def client_token(token: str | None, tenant: str) -> str:
     if token:
         return token
     if dev_secret() is None:
-        raise usage("no token", remedy="give --token or WAYSTATION_TOKEN; in dev mode WAYSTATION_DEV_SECRET is enough")
+        raise usage(
+            "no token",
+            remedy="run this where `waystation serve --dev` was started, or give --token or WAYSTATION_TOKEN",
+        )
     return mint(require_dev_secret(), tenant=tenant, subject="cli", scopes=CLIENT_SCOPES, ttl=DAY)

@@ -15,7 +15,7 @@ from app.cli.options import DEFAULT_TENANT, DEFAULT_URL, Output, Tenant, Token, 
 from app.cli.output import JsonObject, OutputFormat, note, print_json, print_ndjson, printable
 from app.cli.render import parts_text
 from app.cli.tasks import print_task
-from app.cli.watching import EXIT_CODES, watch
+from app.cli.watching import EXIT_CODES, hint_at_answer, watch
 from app.protocol.states import TaskState
 
 
@@ -50,7 +50,7 @@ def send(
             if follow and "task" in answer:
                 note(f"task {answer['task']['id']}")
                 return await watch(broker, answer["task"]["id"], after=after, output=output)
-            return _print_answer(answer, output, waited=wait)
+            return _print_answer(agent, answer, output, waited=wait)
 
     raise typer.Exit(asyncio.run(run()))
 
@@ -91,7 +91,7 @@ async def _last_seq(broker: Broker, task: str) -> str:
     return str(view["lastSeq"])
 
 
-def _print_answer(answer: JsonObject, output: OutputFormat, *, waited: bool) -> int:
+def _print_answer(agent: str, answer: JsonObject, output: OutputFormat, *, waited: bool) -> int:
     if output is OutputFormat.JSON:
         print_json(answer)
     elif output is OutputFormat.NDJSON:
@@ -102,12 +102,11 @@ def _print_answer(answer: JsonObject, output: OutputFormat, *, waited: bool) -> 
         print_task(answer["task"])
     if "message" in answer:
         return 0
-    state = TaskState.parse(answer["task"]["status"]["state"])
+    task_id, state = answer["task"]["id"], TaskState.parse(answer["task"]["status"]["state"])
+    hint_at_answer(agent, task_id, state)
     if state in EXIT_CODES:
         return EXIT_CODES[state]
-    note(
-        f"still {state.name}: waystation tasks watch {answer['task']['id']}"
-        if waited
-        else f"waystation tasks watch {answer['task']['id']}"
-    )
+    if waited and state is TaskState.SUBMITTED:
+        note(f"no worker has taken it yet: waystation worker run module:attribute --agent {agent}")
+    note(f"{'still ' if waited else ''}{state.name}: waystation tasks watch {task_id}")
     return 0

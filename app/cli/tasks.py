@@ -55,7 +55,8 @@ def list_tasks(
         async with Broker(url, client_token(token, tenant)) as broker:
             return [row async for row in broker.pages("/v1/tasks", "tasks", filters, limit)]
 
-    print_rows(asyncio.run(fetch()), COLUMNS, output, empty="no tasks: waystation send AGENT 'hello'")
+    empty = "no tasks like that" if filters else "no tasks yet: waystation send AGENT 'hello'"
+    print_rows(asyncio.run(fetch()), COLUMNS, output, empty=empty)
 
 
 @commands.command("get")
@@ -147,9 +148,9 @@ def task_fields(task: JsonObject) -> list[tuple[str, object]]:
         ("since", status.get("timestamp")),
     ]
     for message in task.get("history", []):
-        fields.append(("user" if message.get("role") == "ROLE_USER" else "agent", parts_text(message)))
+        fields.append(("user says" if message.get("role") == "ROLE_USER" else "agent says", parts_text(message)))
     if said := status.get("message"):
-        fields.append(("agent", parts_text(said)))
+        fields.append(("agent says", parts_text(said)))
     for artifact in task.get("artifacts", []):
         fields.append((f"artifact {artifact.get('name') or artifact.get('artifactId')}", parts_text(artifact)))
     return fields

@@ -65,6 +65,12 @@ async def _is_last(broker: Broker, task_id: str, frame: Frame) -> bool:
 
 def _verdict(view: JsonObject, task_id: str) -> int:
     state = TaskState.parse(view["state"])
-    if state is TaskState.INPUT_REQUIRED:
-        note(f"waiting for input: waystation send {view['agent']} --task {task_id} 'your answer'")
+    hint_at_answer(view["agent"], task_id, state)
     return EXIT_CODES.get(state, UNKNOWN_OUTCOME)
+
+
+def hint_at_answer(agent: str, task_id: str, state: TaskState) -> None:
+    """Say how a task that waits for its client goes on; nothing for one that does not."""
+    if state in INTERRUPTED:
+        what = "input" if state is TaskState.INPUT_REQUIRED else "authentication"
+        note(f"waiting for {what}: waystation send {agent} --task {task_id} 'your answer'")

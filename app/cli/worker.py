@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.broker import WRONG_CREDENTIAL
 from app.cli.errors import CliError, usage
 from app.cli.identity import HOUR, WORKER_SCOPES, mint, require_dev_secret
 from app.cli.options import DEFAULT_TENANT, Tenant, Token
@@ -48,7 +49,7 @@ def run(
     except BrokerRefused as refused:
         raise CliError(
             f"the broker refuses this worker: {refused.message} ({refused.reason})",
-            remedy=f"`waystation agents list` shows the agents; the token needs worker:lease and {worker.agents[0]}",
+            remedy=_remedy_of_refusal(refused.reason, worker.agents[0]),
         ) from refused
     except ValueError as exc:
         raise usage(str(exc)) from exc
@@ -64,7 +65,25 @@ def _load(target: str, agent: str | None, url: str | None, concurrency: int) -> 
     try:
         return load(target, agent=agent, url=url, concurrency=concurrency)
     except (ImportError, AttributeError, ValueError) as exc:
-        raise usage(f"{target}: {exc}", remedy="worker run module:attribute --agent NAME") from exc
+        raise usage(f"{target}: {exc}", remedy=_remedy_of_load(exc)) from exc
+
+
+def _remedy_of_refusal(reason: str, agent: str) -> str:
+    match reason:
+        case "UNAUTHENTICATED":
+            return WRONG_CREDENTIAL
+        case "NOT_FOUND":
+            return f"`waystation agents add {agent}` makes it; `waystation agents list` shows those there are"
+        case _:
+            return (
+                f"the token needs worker:lease and the agent: `waystation token mint --agents {agent}` makes such a one"
+            )
+
+
+def _remedy_of_load(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "a2a":
+        return "install the A2A SDK for this Python: pip install a2a-sdk (in a checkout .venv/bin/pip)"
+    return "worker run module:attribute --agent NAME, where module.py is in this directory or installed"
 
 
 def fresh_tokens(tenant: str, agents: Sequence[str]) -> Callable[[], str]:

@@ -77,6 +77,7 @@ def test_agents_are_added_listed_shown_and_removed(run: Run, tmp_path: Path) -> 
     assert run("agents", "remove", "one").returncode == 0
     gone = run("agents", "show", "one")
     assert (gone.returncode, gone.stderr.splitlines()[0]) == (1, "error: Not found (NOT_FOUND)")
+    assert "waystation agents list" in gone.stderr
 
 
 def test_another_tenants_agent_id_is_taken(run: Run) -> None:
@@ -155,7 +156,8 @@ def test_list_filters_by_agent_state_and_context(run: Run, worker: Background) -
     assert len(events(run("tasks", "list", "--context", "context-one", "-o", "ndjson"))) == 1
     assert len(events(run("tasks", "list", "--limit", "1", "-o", "ndjson"))) == 1
     assert "COMPLETED" in run("tasks", "list").stdout
-    assert "no tasks" in run("tasks", "list", tenant="b").stderr
+    assert "no tasks yet" in run("tasks", "list", tenant="b").stderr
+    assert "no tasks like that" in run("tasks", "list", "--state", "rejected").stderr
 
 
 def test_an_unchanged_executor_asks_and_goes_on(run: Run, broker: BrokerProcess, tmp_path: Path) -> None:
@@ -168,6 +170,8 @@ def test_an_unchanged_executor_asks_and_goes_on(run: Run, broker: BrokerProcess,
         assert asked.returncode == 4, asked.stderr
         task = events(asked)[0]["task"]["id"]
         assert f"waystation send stock --task {task}" in asked.stderr
+        again = run("send", "stock", "how many?")
+        assert (again.returncode, "waystation send stock --task " in again.stderr) == (4, True), again.stderr
         answered = run("send", "stock", "sku:A", "--task", task, "--follow", "-o", "ndjson")
         assert answered.returncode == 0, answered.stderr
         assert events(answered)[0]["seq"] == events(asked)[-1]["seq"] + 1
@@ -195,10 +199,16 @@ def test_watch_goes_on_across_a_killed_broker(
 def test_a_worker_that_may_not_work_says_so(run: Run, broker: BrokerProcess, tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text(HANDLERS)
     arguments = ("worker", "run", "handlers:plain", "--agent", "nobody")
-    answer = waystation(*arguments, env=dev_environment(broker.base_url), cwd=tmp_path)
+    env = dev_environment(broker.base_url)
+    answer = waystation(*arguments, env=env, cwd=tmp_path)
     assert answer.returncode == 1
     assert "the broker refuses this worker" in answer.stderr
-    assert "waystation agents list" in answer.stderr
+    assert "waystation agents add nobody" in answer.stderr
+    scopeless = run("token", "mint").stdout.strip()
+    refused = waystation(*arguments, env=env | {"WAYSTATION_TOKEN": scopeless}, cwd=tmp_path)
+    assert "waystation token mint --agents nobody" in refused.stderr
+    unknown = waystation(*arguments, env=env | {"WAYSTATION_TOKEN": "a.b.c"}, cwd=tmp_path)
+    assert "expired or of another broker" in unknown.stderr
 
 
 def test_a_token_of_another_broker_is_refused_with_a_remedy(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from app.cli.doctor.report import Level
 from app.embedded import EmbeddedPostgres
 from app.ledger.probe import DatabaseFacts, probe
 from app.settings import Settings
-from tests.support.broker import free_port
+from tests.support.broker import BrokerProcess, free_port
 from tests.support.cli import environment, open_directory, waystation
 from tests.support.tokens import DEV_SECRET
 
@@ -104,6 +105,18 @@ def test_doctor_without_a_reachable_database(tmp_path: Path) -> None:
     assert "fail  connection" in answer.stdout
     assert "try: is PostgreSQL running" in answer.stdout
     assert "hunter2" not in answer.stdout + answer.stderr
+
+
+def test_doctor_knows_a_broker_on_the_port_from_something_else(broker: BrokerProcess, tmp_path: Path) -> None:
+    def port(number: int) -> dict[str, Any]:
+        env = environment(WAYSTATION_PORT=str(number), DATABASE_URL=broker.database_url, **DEV)
+        return findings(waystation("doctor", "--json", env=env, cwd=tmp_path))["port"]
+
+    own = port(broker.port)
+    assert (own["level"], own["detail"]) == ("ok", f"127.0.0.1:{broker.port}: a broker listens there, ready")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        other = port(silent.getsockname()[1])
+    assert (other["level"], "in use" in other["detail"]) == ("warn", True)
 
 
 def test_doctor_names_a_wrong_setting(tmp_path: Path) -> None:

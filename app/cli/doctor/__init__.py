@@ -24,7 +24,10 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     dev: Annotated[bool, typer.Option("--dev", help="Look at what `serve --dev` uses here.")] = False,
 ) -> None:
-    """Check the machine, the settings and the database. Exits 1 when something fails."""
+    """Check the machine, the settings and the database. Exits 1 when something fails.
+
+    Without --dev it judges the environment as that of a broker that others reach.
+    """
 
     async def run() -> int:
         findings = await examine(dev=dev)

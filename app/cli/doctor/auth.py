@@ -15,7 +15,7 @@ async def check_auth(settings: Settings) -> AsyncIterator[Finding]:
             bool(settings.issuers),
             "tokens",
             f"oidc, RS256 and ES256, issuers: {', '.join(issuer.issuer for issuer in settings.issuers) or 'none'}",
-            "set WAYSTATION_ISSUERS, or WAYSTATION_AUTH_MODE=dev for a try",
+            "set WAYSTATION_ISSUERS; for a broker of `serve --dev`: `waystation doctor --dev`",
         )
         if settings.issuers:
             yield await _issuer_keys(settings)

@@ -12,11 +12,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+
 from app.cli.doctor.report import Finding, Level, fail, judge, ok, warn
+from app.cli.output import JsonObject
 from app.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
 MACHINES = ("x86_64", "AMD64", "aarch64", "arm64")
+READY_SECONDS = 2
+OTHER_PORT = "not a broker, or one that hangs: stop what listens there, or choose another WAYSTATION_PORT"
+UNREADY = "it comes back by itself when these are over; its log says more"
 FILES_BESIDE_STREAMS = 256
 """Descriptors for the pool, the listener, the log and plain requests."""
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)")
@@ -90,9 +96,21 @@ def _port(settings: Settings) -> Finding:
         except OSError as exc:
             detail = f"{settings.host}:{settings.port}: {exc.strerror}"
             if exc.errno == errno.EADDRINUSE:
-                return warn("port", detail, "fine if that is this broker; else choose another WAYSTATION_PORT")
+                return _listener(settings.host, settings.port) or warn("port", detail, OTHER_PORT)
             return fail("port", detail, "choose another WAYSTATION_HOST or WAYSTATION_PORT")
     return ok("port", f"{settings.host}:{settings.port} is free")
+
+
+def _listener(host: str, port: int) -> Finding | None:
+    """What the broker that listens there says of itself; None when it is something else."""
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    try:
+        answer: JsonObject = httpx.get(f"{url}/readyz", timeout=READY_SECONDS, trust_env=False).json()
+        status, reasons = answer["status"], [str(reason) for reason in answer["reasons"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None
+    detail = f"{host}:{port}: a broker listens there, {status}"
+    return ok("port", detail) if status == "ready" else warn("port", f"{detail}: {'; '.join(reasons)}", UNREADY)
 
 
 def _open_files(settings: Settings) -> Finding:

@@ -60,4 +60,8 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> None:
         if finding.remedy:
             screen.print(Text(f"{'':<{width + 8}}try: {printable(finding.remedy)}", style="dim"), soft_wrap=True)
     warnings = sum(finding.level is Level.WARN for finding in findings)
-    screen.print(f"\n{len(findings)} checks, {warnings} warnings, {len(worst)} failures")
+    screen.print(f"\n{len(findings)} checks, {_count(warnings, 'warning')}, {_count(len(worst), 'failure')}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
