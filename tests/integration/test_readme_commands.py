@@ -1,8 +1,9 @@
 """Every command of the README and the quickstart is run as it stands, and does what the text says.
 
 The ``sh`` blocks of a page run one after the other in a fresh directory, as in a reader's terminals: a block whose last
-line starts a server or a worker goes on in the background. Two things differ: the port is a free one, and
-``./waystation`` is this checkout's program without the making of .venv, which tests of the script itself cover.
+line starts a server or a worker goes on in the background. Three things differ: the port is a free one, the Python is
+the one of the tests, and ``./waystation`` is this checkout's program without the making of .venv, which tests of the
+script itself cover.
 """
 
 import re
@@ -24,12 +25,17 @@ SERVERS = ("./waystation serve", "./waystation worker run", "./waystation demo")
 EXPECTED = {
     "send my-agent": ["task.submitted", "COMPLETED", "greeting"],
     "hello-1": ["TASK_STATE_COMPLETED", "Hello, ", "curl!"],
-    'tasks get "$TASK"': ["billing@1.4.0: looks good", "COMPLETED"],
+    '--task "$TASK"': ["billing@1.4.0: looks good", "COMPLETED"],
     "Last-Event-ID: 4": ["id: 1.5", "TASK_STATE_COMPLETED"],
-    "after_sequence_number=4": ['"nextAfter":6'],
+    'send stock "how many?"': ["INPUT_REQUIRED", "Which SKU?", "waystation send stock --task"],
+    "after_sequence_number=4": ['"nextAfter": 6'],
     "message:stream": ["TASK_STATE_SUBMITTED", "TASK_STATE_COMPLETED", '"totalSize":'],
-    "--state canceled": ["CANCELED"],
-    "--sub worker-1": ["eyJ"],
+    "--state canceled": ["is CANCELED", "TASK_NOT_CANCELABLE"],
+    "examples/client.py": ["get: TASK_STATE_COMPLETED {'review': 'search@3.1.0: looks good'}", "TASK_STATE_CANCELED"],
+    '"m-2"': ['5 "task":{"id":"'],
+    'tasks watch "$BUSY"': ["turn.ended        WORKING  turn 1", "turn.started      turn 2", "COMPLETED"],
+    "--sub worker-1": ["eyJ", "Not found"],
+    "/readyz": ['{"status":"ready","reasons":[]}', 'waystation_task_transitions_total{state="COMPLETED"}'],
 }
 """What blocks print, by a piece of their text."""
 
@@ -47,10 +53,11 @@ class Reader:
         script = directory / "waystation"
         script.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
         script.chmod(0o755)
+        (directory / "examples").symlink_to(ROOT / "examples")
 
     def run(self, block: str) -> str:
         """Run a block to its end, or until its server is ready; what it printed."""
-        block = block.replace("http://127.0.0.1:8080", self.url)
+        block = block.replace("http://127.0.0.1:8080", self.url).replace(".venv/bin/python", sys.executable)
         *before, last = block.strip().splitlines()
         if not last.startswith(SERVERS) or "--once" in last:
             return self._foreground(block)
