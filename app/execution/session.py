@@ -26,6 +26,8 @@ from app.protocol.states import TaskState
 
 JsonObject = dict[str, Any]
 
+_UNKNOWN = HeartbeatResult(ok=False, expires_at=None, signal=None, state=None)
+
 
 class Sessions:
     """The lease calls of this process. ``poll_seconds`` is how often a waiting heartbeat looks without a wake-up."""
@@ -99,20 +101,36 @@ class Sessions:
     async def heartbeat(
         self, caller: Caller, lease_ids: Sequence[str], *, extend_seconds: float | None, wait_seconds: float
     ) -> list[JsonObject]:
-        """Extend leases now, then hold the answer until one has a signal or is lost, or ``wait_seconds`` are over."""
-        held = [await self.open(caller, lease_id) for lease_id in lease_ids]
-        keys = [lease.key for lease in held]
+        """Extend leases now, then hold the answer until one has a signal or is lost, or ``wait_seconds`` are over.
+
+        An id that this caller cannot have is a lost lease among others. Raises NotFound when no id is any better.
+        """
+        held = [await self._find(caller, lease_id) for lease_id in lease_ids]
+        known = [lease.key for lease in held if lease is not None]
+        if not known:
+            raise NotFound
+
+        async def beat(seconds: float | None) -> list[HeartbeatResult]:
+            found = iter(await leases.heartbeat(self._db, known, seconds))
+            return [_UNKNOWN if lease is None else next(found) for lease in held]
+
         deadline = time.monotonic() + wait_seconds
-        with self._wakeups.watch(*(lease_key(key.tenant, key.task_id) for key in keys)) as signal:
-            results = await leases.heartbeat(self._db, keys, extend_seconds)
+        with self._wakeups.watch(*(lease_key(key.tenant, key.task_id) for key in known)) as signal:
+            results = await beat(extend_seconds)
             while not _has_news(results) and not self._drain.is_set():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 await signal.wait(min(left, self._poll_seconds))
                 # only looked at, not extended: a worker that was stopped while it waits must not keep its leases
-                results = await leases.heartbeat(self._db, keys, 0)
+                results = await beat(0)
         return [_beat(lease_id, result) for lease_id, result in zip(lease_ids, results, strict=True)]
+
+    async def _find(self, caller: Caller, lease_id: str) -> HeldLease | None:
+        try:
+            return await self.open(caller, lease_id)
+        except NotFound:
+            return None
 
     def _ended(self, held: HeldLease, outcome: LeaseEnded | AlreadyTerminal | StaleLease | TaskMissing) -> JsonObject:
         match outcome:

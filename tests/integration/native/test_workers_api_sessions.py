@@ -148,7 +148,7 @@ async def test_foreign_and_garbage_lease_ids_are_not_found(
             answer = await worker.http.post(f"/v1/leases/{garbage}/{path}", content=b"not JSON")
             assert answer.status_code == 404, (garbage, path, answer.text)
             bodies.add(answer.content)
-        answer = await worker.http.post("/v1/leases/heartbeat", json={"leaseIds": [lease_id, garbage]})
+        answer = await worker.http.post("/v1/leases/heartbeat", json={"leaseIds": [garbage, garbage]})
         assert answer.status_code == 404
         bodies.add(answer.content)
     tokens = [worker_token("b", agent), worker_token("a", "other"), mint("a", "w", "worker:lease")]
@@ -164,6 +164,24 @@ async def test_foreign_and_garbage_lease_ids_are_not_found(
                 bodies.add(answer.content)
     assert len(bodies) == 1
     assert (await beat(worker, lease))[0]["ok"], "the lease is untouched"
+
+
+async def test_an_unknown_lease_among_others_is_a_lost_one(
+    shared_broker: BrokerProcess, user: httpx.AsyncClient, agent: str, worker: LeaseWorker, lease: Json
+) -> None:
+    other = f"{agent}-2"
+    shared_broker.register_agent(other)
+    await send(user, other)
+    async with LeaseWorker(shared_broker.base_url, other) as stranger:
+        foreign = await stranger.lease_one()
+    garbage = {"leaseId": "x"}
+    start = time.monotonic()
+    first, own, last = await beat(worker, garbage, lease, foreign, waitSeconds=20)
+    assert time.monotonic() - start < 10, "it is news, so nobody waits"
+    for result, asked in ((first, garbage), (last, foreign)):
+        assert result == {"leaseId": asked["leaseId"], "ok": False, "reason": "LEASE_LOST", "state": None}
+    assert own["ok"]
+    assert until(own["expiresAt"]) > until(lease["expiresAt"])
 
 
 @pytest.mark.parametrize(
