@@ -6,7 +6,7 @@ from uuid import UUID
 
 from app import metrics
 from app.auth.caller import CallContext
-from app.errors import TaskNotCancelable, TaskNotFound
+from app.errors import TaskNotCancelable, TaskNotFound, Unavailable
 from app.ledger import tasks, transitions
 from app.ledger.rows import AlreadyTerminal, Canceled, CancelPending, Due, TaskMissing
 from app.ledger.wakeups import Signal, lease_key, queue_key, task_key
@@ -22,7 +22,8 @@ MIN_WAIT_SECONDS = 0.01
 async def cancel_task(ops: Operations, ctx: CallContext, door: AgentDoor, request: CancelTaskRequest) -> Answer:
     """The canceled Task, at once or at the latest when the grace of the worker that holds it is over.
 
-    A second call meanwhile joins the wait. Raises TaskNotCancelable with the winning state, TaskNotFound, Unavailable.
+    A second call meanwhile joins the wait, also on another replica: a process that drains ends it with Unavailable, the
+    request to cancel stays. Raises TaskNotCancelable with the winning state, TaskNotFound, Unavailable.
     """
     tenant, task_id = ctx.caller.tenant, parse_task_id(request.id)
     head = None if task_id is None else await tasks.head(ops.db, tenant, task_id)
@@ -72,6 +73,8 @@ async def _grace(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max(pending.seconds_left, MIN_WAIT_SECONDS)
     while (left := deadline - loop.time()) > 0:
+        if ops.drain.is_set():
+            raise Unavailable("The task is asked to stop; resend to wait for its end")
         await signal.wait(min(left, ops.poll_after()))
         head = await tasks.head(ops.db, tenant, task_id)
         if head is None or head.state.is_terminal or head.fence != pending.fence:

@@ -85,8 +85,9 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
             sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options)
         else:
             sent = await _submit(ops, ctx, door.agent, request.message, body, keys, options)
-    ops.wakeups.bump(task_key(ctx.caller.tenant, sent.task_id))
-    ops.wakeups.bump(queue_key(door.agent_id))
+    if not sent.replayed:
+        ops.wakeups.bump(task_key(ctx.caller.tenant, sent.task_id))
+        ops.wakeups.bump(queue_key(door.agent_id))
     return sent
 
 

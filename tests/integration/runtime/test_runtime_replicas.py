@@ -6,7 +6,7 @@ import time
 import httpx
 
 from tests.support.broker import BrokerProcess
-from tests.support.calls import get_task, send
+from tests.support.calls import get_task, native_events, reason, send
 from tests.support.tokens import bearer, mint
 from tests.support.worker import LeaseWorker, status
 
@@ -63,6 +63,25 @@ async def test_send_lease_heartbeat_cancel_and_write_across_replicas(broker_pair
             assert (await get_task(user, "x", sent["id"]))["status"]["state"] == "TASK_STATE_CANCELED"
     assert min(heard) < SOON
     assert min(signalled) < SOON
+
+
+async def test_a_cancel_that_waits_at_a_draining_replica_is_joined_at_the_other(broker_pair: Pair) -> None:
+    one, two = broker_pair
+    one.register_agent("x", cancelGraceSeconds=8)
+    async with LeaseWorker(two.base_url, "x") as worker, user_of(one) as user, user_of(two) as other:
+        sent = await send(user, "x")
+        path = f"/agents/x/a2a/tasks/{sent['id']}:cancel"
+        lease = await worker.lease_one()
+        cancel = asyncio.create_task(user.post(path, json={}))
+        assert (await worker.heartbeat(lease, waitSeconds=20)).json()["results"][0]["signal"] == "cancel"
+        stopping = asyncio.create_task(asyncio.to_thread(one.terminate))
+        cut = await cancel
+        assert (cut.status_code, reason(cut)) == (503, "UNAVAILABLE")
+        joined = await other.post(path, json={})
+        assert joined.json()["status"]["state"] == "TASK_STATE_CANCELED"
+        assert await stopping == 0
+        kinds = [event["kind"] for event in await native_events(other, sent["id"])]
+        assert kinds.count("cancel.requested") == 1, "the request to cancel stays"
 
 
 async def test_a_lease_of_a_replica_that_died_goes_on_at_the_other(broker_pair: Pair) -> None:

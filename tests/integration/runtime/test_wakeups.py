@@ -1,16 +1,28 @@
 """Wake-ups between replicas: two instances on one real database, and the connection cut under them."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
+from app.auth.caller import CallContext, Caller
+from app.auth.handles import Handles
 from app.ledger import wakeups as module
+from app.ledger.directory import AgentDirectory
+from app.ledger.rows import Agent
 from app.ledger.wakeups import MAX_TOKENS, Wakeups, queue_key, task_key
+from app.operations.agent_doors import AgentDoor
+from app.operations.deps import Operations
+from app.operations.send_message import accept
+from app.protocol.models import SendMessageRequest, parse
+from tests.contract.doors import say
+from tests.support.ledger import Bench
 from tests.support.tcp_proxy import proxied
 
 SOON = 2.0
@@ -48,6 +60,24 @@ async def test_a_bump_reaches_the_other_replica(pair: tuple[Wakeups, Wakeups]) -
         first.bump(key)
         assert await signal.wait(SOON)
         assert not other.take()
+
+
+async def test_a_replayed_message_wakes_nobody(bench: Bench, wakeups: Wakeups) -> None:
+    config = {"idempotency": "message_id", "onBusy": "enqueue", "leaseSeconds": 30, "cancelGraceSeconds": 3}
+    config |= {"retry": {"maxAttempts": 3, "backoffSeconds": 0, "maxBackoffSeconds": 0}}
+    door = AgentDoor(Agent("x", "a", config, 1, datetime.now(UTC)), may_send=True)
+    directory = AgentDirectory(bench.db, wakeups)
+    ops = Operations(bench.db, wakeups, directory, Handles([b"x" * 32]))
+    ctx = CallContext(Caller("a", "u1", frozenset(), frozenset(), math.inf))
+    new = say("go")
+    sent = await accept(ops, ctx, door, parse(SendMessageRequest, {"message": new}))
+    follow_up = say("more", taskId=str(sent.task_id))
+    for message, replayed in ((follow_up, False), (follow_up, True), (new, True)):
+        with wakeups.watch(queue_key("x")) as queue, wakeups.watch(task_key("a", sent.task_id)) as task:
+            again = await accept(ops, ctx, door, parse(SendMessageRequest, {"message": message}))
+            assert again.replayed is replayed
+            assert (queue.take(), task.take()) == (not replayed, not replayed)
+    directory.close()
 
 
 async def test_a_waiter_without_a_bump_times_out(pair: tuple[Wakeups, Wakeups]) -> None:
