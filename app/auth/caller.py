@@ -31,7 +31,8 @@ class CallContext:
 
     ``version`` is A2A-Version as sent ("" when absent). ``extensions`` are the A2A extension URIs the client asked for;
     an operation sees those that are active. ``last_event_id`` (header) and ``resume_after`` (query or request metadata)
-    are cursors as they were sent.
+    are cursors as they were sent. ``body_bytes`` is the size of the body: a large one is worked on beside the event
+    loop (``app.offload``).
     """
 
     caller: Caller
@@ -41,3 +42,4 @@ class CallContext:
     traceparent: str | None = None
     last_event_id: str | None = None
     resume_after: str | None = None
+    body_bytes: int = 0

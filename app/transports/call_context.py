@@ -10,6 +10,7 @@ from typing import cast
 
 from starlette.requests import Request
 
+from app import offload
 from app.auth.caller import CallContext, Caller
 from app.errors import (
     ContentTypeNotSupported,
@@ -35,12 +36,13 @@ JSON_TYPES = frozenset({"application/json", "application/a2a+json"})
 class Call:
     """One request whose access was judged; ``context`` is None on open endpoints, which judge it themselves."""
 
-    __slots__ = ("_exits", "context", "gateway", "request")
+    __slots__ = ("_exits", "body_bytes", "context", "gateway", "request")
 
     def __init__(self, gateway: Gateway, request: Request) -> None:
         self.gateway = gateway
         self.request = request
         self.context: CallContext | None = None
+        self.body_bytes = 0
         self._exits: list[Callable[[], object]] = []
 
     @property
@@ -73,7 +75,9 @@ class Call:
 
     async def body(self) -> bytes:
         """The raw body, counted while it arrives. Raises PayloadTooLarge, UnsupportedMediaType or RequestTimeout."""
-        return await read_body(self.request, self.gateway.settings.max_body_bytes)
+        raw = await read_body(self.request, self.gateway.settings.max_body_bytes)
+        self.body_bytes = len(raw)
+        return raw
 
     async def json(self) -> object:
         """The body as strict JSON, or None when it is empty.
@@ -84,7 +88,7 @@ class Call:
         if not raw:
             return None
         require_json(self.request)
-        return strict_json.loads(raw)
+        return await offload.run(len(raw), lambda: strict_json.loads(raw))
 
     def on_close(self, release: Callable[[], object]) -> None:
         """Have ``release`` called when the response has ended, in whatever way; the last registered goes first."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from app import offload
 from app.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError
 from app.operations.registry import BY_NAME, OPERATIONS, SCOPES, Operation
 from app.protocol import strict_json
@@ -15,7 +16,7 @@ from app.protocol.models import parse
 from app.protocol.version import negotiate
 from app.transports import errors
 from app.transports.a2a import answer_headers, enter, negotiated, resume_after, run_stream, run_unary
-from app.transports.call_context import Call, require_any, require_json
+from app.transports.call_context import MAX_ID_CHARACTERS, Call, require_any, require_json
 from app.transports.endpoints import Door, Endpoint
 from app.transports.urls import resource_metadata_url
 
@@ -75,7 +76,7 @@ async def handle(call: Call) -> Response:
         method, params = _envelope(message)
         operation = _operation(method, call.ctx.version)
         require_any(call.caller, (operation.scope,))
-        ctx = negotiated(call, door)
+        ctx = replace(negotiated(call, door), body_bytes=call.body_bytes)
         request = parse(operation.request, params)
         before = f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":'
         if operation.streaming:
@@ -98,7 +99,7 @@ async def _read(call: Call) -> dict[str, Any]:
     require_json(call.request)
     if not raw.strip():
         raise ParseError
-    message = strict_json.loads(raw)
+    message = await offload.run(len(raw), lambda: strict_json.loads(raw))
     if isinstance(message, list):
         raise InvalidRequest("Batches are not supported")
     if not isinstance(message, dict):
@@ -107,10 +108,12 @@ async def _read(call: Call) -> dict[str, Any]:
 
 
 def _id(message: dict[str, Any]) -> RequestId:
-    """Raises InvalidRequest for an id that is neither string nor number nor null."""
+    """Raises InvalidRequest for an id of another type, and for a long one: every frame of a stream repeats it."""
     request_id: object = message.get("id")
     if isinstance(request_id, bool) or not isinstance(request_id, str | int | float | None):
         raise InvalidRequest("id must be a string, a number or null")
+    if isinstance(request_id, str) and len(request_id) > MAX_ID_CHARACTERS:
+        raise InvalidRequest(f"id must have at most {MAX_ID_CHARACTERS} characters")
     return request_id
 
 

@@ -69,6 +69,7 @@ async def _handle(call: Call, operation: Operation, *, with_body: bool) -> Respo
         raise NotFound
     ctx = negotiated(call, door)
     request = await _request(call, operation, with_body=with_body)
+    ctx = replace(ctx, body_bytes=call.body_bytes)
     _check_routing_key(request, routing_key)
     if operation.streaming:
         ctx = replace(ctx, resume_after=call.request.query_params.get("after_sequence_number"))

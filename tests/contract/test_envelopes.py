@@ -46,6 +46,7 @@ def door_name() -> str:
         (b'{"jsonrpc":"2.0","id":{},"method":"GetTask"}', (None, -32600, "INVALID_REQUEST")),
         (b'{"jsonrpc":"2.0","id":[1],"method":"GetTask"}', (None, -32600, "INVALID_REQUEST")),
         (b'{"jsonrpc":"2.0","id":true,"method":"GetTask"}', (None, -32600, "INVALID_REQUEST")),
+        (b'{"jsonrpc":"2.0","id":"%s","method":"GetTask"}' % (b"x" * 257), (None, -32600, "INVALID_REQUEST")),
         (b'{"jsonrpc":"2.0","id":7}', (7, -32600, "INVALID_REQUEST")),
         (b'{"jsonrpc":"2.0","id":7,"method":7}', (7, -32600, "INVALID_REQUEST")),
         (b'{"jsonrpc":"2.0","id":7,"method":"Explode"}', (7, -32601, "METHOD_NOT_FOUND")),
@@ -64,7 +65,7 @@ async def test_json_rpc_envelope(agent: Agent, raw: bytes, expected: tuple[Any, 
     assert (answer.status_code, error_of(answer.json())) == (200, expected)
 
 
-@pytest.mark.parametrize("request_id", [1, "1", "\u2028", 2**53, -5, 1.5, None])
+@pytest.mark.parametrize("request_id", [1, "1", "\u2028", "x" * 256, 2**53, -5, 1.5, None])
 async def test_the_id_comes_back_equal_in_value_and_type(agent: Agent, request_id: object) -> None:
     door = agent.door()
     for envelope in (LIST, GOOD):
