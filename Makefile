@@ -9,6 +9,7 @@ test: ## everything that CI runs
 
 chaos: ## the fault tests ten times as large: about half an hour
 	WAYSTATION_FAULT_SCALE=10 ./waystation test tests/fault
+	WAYSTATION_MODEL_EXAMPLES=300 ./waystation test tests/integration/ledger/test_model.py
 
 bench: ## compare with the official SDK's server; tests/bench/README.md
 	.venv/bin/python -m tests.bench.lifecycles

@@ -37,7 +37,7 @@ class Refused(NamedTuple):
     """A batch that is not possible: the error's reason, and which event."""
 
     reason: str
-    index: int
+    at: int
 
 
 class Keys(NamedTuple):
@@ -284,11 +284,11 @@ class Model:
         elif lease and what == "signal_until":
             lease.signal_due = lease.signal is not None
 
-    def forget(self, tenant: str) -> int:
+    def forget(self, tenant: str) -> set[UUID]:
         paused = [t for t in self.tasks.values() if t.sender.tenant == tenant and t.state.is_interrupted]
         for task in paused:
             task.end(TaskState.CANCELED, "broker", "forgotten")
-        return len(paused)
+        return {task.task_id for task in paused}
 
     def fail_deleted(self, tenant: str, task_id: UUID) -> bool:
         task = self.find(tenant, task_id)
@@ -301,10 +301,13 @@ class Model:
 def _touch(artifacts: dict[str, tuple[bool, list[str]]], item: Item) -> str | None:
     """append=false makes, replaces and reopens; append=true needs an open one. Answers why not."""
     assert item.artifact
-    closed, texts = artifacts.get(item.artifact, (None, []))
-    if item.append and closed is None:
+    if not item.append:
+        artifacts[item.artifact] = (item.last, [item.text])
+        return None
+    if item.artifact not in artifacts:
         return "ARTIFACT_UNKNOWN"
-    if item.append and closed:
+    closed, texts = artifacts[item.artifact]
+    if closed:
         return "ARTIFACT_CLOSED"
-    artifacts[item.artifact] = (item.last, [*texts, item.text] if item.append else [item.text])
+    artifacts[item.artifact] = (item.last, [*texts, item.text])
     return None
