@@ -10,6 +10,7 @@ from app.operations.deps import Operations
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.fold import view
 from app.protocol.models import format_timestamp
+from app.protocol.states import TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ def parse_task_id(text: str) -> UUID | None:
     except ValueError:
         return None
     return task_id if str(task_id) == text else None
+
+
+def facts_of(state: TaskState, last_seq: int) -> dict[str, str]:
+    """The metadata of an error that is about a task: every answer about one carries its last seq (native-api.md)."""
+    return {"state": state.wire, "lastSeq": str(last_seq)}
 
 
 async def load_of_agent(ops: Operations, tenant: str, agent_id: str, text: str) -> LoadedTask:

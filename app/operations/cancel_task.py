@@ -11,7 +11,7 @@ from app.ledger import tasks, transitions
 from app.ledger.rows import AlreadyTerminal, Canceled, CancelPending, Due, TaskMissing
 from app.ledger.wakeups import Signal, lease_key, queue_key, task_key
 from app.operations.agent_doors import AgentDoor
-from app.operations.answers import Answer, parse_task_id, shown
+from app.operations.answers import Answer, facts_of, parse_task_id, shown
 from app.operations.deps import Operations
 from app.protocol.models import CancelTaskRequest
 from app.protocol.states import TaskState
@@ -30,17 +30,15 @@ async def cancel_task(ops: Operations, ctx: CallContext, door: AgentDoor, reques
     if task_id is None or head is None or head.agent_id != door.agent_id:
         raise TaskNotFound
     with ops.wakeups.watch(task_key(tenant, task_id)) as signal:
-        winner = await _cancel(ops, ctx, task_id, door.agent_id, signal)
-    if winner is not TaskState.CANCELED:
-        raise TaskNotCancelable(f"The task is {winner.wire}", metadata={"state": winner.wire})
+        await _cancel(ops, ctx, task_id, door.agent_id, signal)
     loaded = await tasks.load(ops.db, tenant, task_id)
     if loaded is None:
         raise TaskNotFound
     return Answer(await shown(ops, loaded))
 
 
-async def _cancel(ops: Operations, ctx: CallContext, task_id: UUID, agent_id: str, signal: Signal) -> TaskState:
-    """The terminal state that won. Asking again joins the wait, so it is also how the wait goes on."""
+async def _cancel(ops: Operations, ctx: CallContext, task_id: UUID, agent_id: str, signal: Signal) -> None:
+    """Until the task is canceled. Asking again joins the wait, so it is also how the wait goes on."""
     tenant, asked = ctx.caller.tenant, False
     while True:
         outcome = await transitions.cancel(ops.db, tenant=tenant, subject=ctx.caller.subject, task_id=task_id)
@@ -48,18 +46,19 @@ async def _cancel(ops: Operations, ctx: CallContext, task_id: UUID, agent_id: st
             case Canceled():
                 _wake(ops, tenant, task_id, agent_id)
                 metrics.count_transition(TaskState.CANCELED, task_id)
-                return TaskState.CANCELED
+                return
             case CancelPending():
                 if not asked:
                     _wake(ops, tenant, task_id, agent_id)
                 asked = True
                 await _grace(ops, tenant, task_id, agent_id, outcome, signal)
             case AlreadyTerminal():
-                if asked and outcome.state is not TaskState.CANCELED:
+                if asked and outcome.state is TaskState.CANCELED:
+                    return
+                if asked:
                     metrics.RACES_LOST.inc()
-                if not asked and outcome.state is TaskState.CANCELED:
-                    raise TaskNotCancelable("The task is canceled already", metadata={"state": outcome.state.wire})
-                return outcome.state
+                facts = facts_of(outcome.state, outcome.terminal_seq)
+                raise TaskNotCancelable(f"The task is {outcome.state.wire}", metadata=facts)
             case TaskMissing():
                 raise TaskNotFound
             case _:

@@ -32,7 +32,7 @@ from app.ledger.rows import (
 )
 from app.ledger.wakeups import lease_key, queue_key, task_key
 from app.operations.agent_doors import AgentDoor
-from app.operations.answers import Answer, parse_task_id, shown
+from app.operations.answers import Answer, facts_of, parse_task_id, shown
 from app.operations.deps import Operations
 from app.operations.sending_options import SendingOptions, parse_options
 from app.protocol.canonical import sha256_of
@@ -183,7 +183,7 @@ async def _send(
         case AlreadyTerminal():
             raise UnsupportedOperation(
                 "The task is in a terminal state; send a new one with the same contextId and referenceTaskIds",
-                metadata={"state": outcome.state.wire},
+                metadata=facts_of(outcome.state, outcome.terminal_seq),
             )
         case _:
             assert_never(outcome)

@@ -14,7 +14,7 @@ from app.ledger import events, tasks
 from app.ledger.rows import Event, JsonObject, LoadedTask, Sent
 from app.operations.agent_card import require_streaming
 from app.operations.agent_doors import AgentDoor
-from app.operations.answers import parse_task_id, with_broker_metadata
+from app.operations.answers import facts_of, parse_task_id, with_broker_metadata
 from app.operations.cursors import Cursor, Reset, judge, latest
 from app.operations.deps import Operations
 from app.operations.log_reader import LogReader
@@ -148,12 +148,12 @@ async def subscribe_to_task(
         loaded = await tasks.load(ops.db, ctx.caller.tenant, task_id)
         if loaded is None or loaded.head.agent_id != door.agent_id:
             raise TaskNotFound
+        seq = loaded.head.last_seq
         if cursor is not None:
             await _resume(stream, loaded, cursor)
             return stream
         if loaded.head.state.is_terminal:
-            raise UnsupportedOperation("The task is in a terminal state", metadata={"state": loaded.head.state.wire})
-        seq = loaded.head.last_seq
+            raise UnsupportedOperation("The task is in a terminal state", metadata=facts_of(loaded.head.state, seq))
         stream.open_with(loaded.task, seq, {}, durable=True)
         stream.go_on_after(seq, seq)
     except BaseException:
@@ -186,4 +186,7 @@ async def _resume(stream: TaskStream, loaded: LoadedTask, cursor: Cursor) -> Non
             stream.ended = False
             stream.opening += stream.take(page.events)
         case _:
-            raise UnsupportedOperation("The task is in a terminal state, and the cursor has seen its end")
+            raise UnsupportedOperation(
+                "The task is in a terminal state, and the cursor has seen its end",
+                metadata=facts_of(page.state, page.last_seq),
+            )

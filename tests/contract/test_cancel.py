@@ -36,7 +36,7 @@ async def test_a2a_python_413_a_terminal_task_is_not_cancelable(agent: Agent) ->
         await worker.write(await worker.lease_one(), status("COMPLETED"))
     with pytest.raises(DoorError, match="TASK_NOT_CANCELABLE") as caught:
         await door.cancel(task["id"])
-    assert caught.value.metadata["state"] == "TASK_STATE_COMPLETED"
+    assert caught.value.metadata == {"state": "TASK_STATE_COMPLETED", "lastSeq": "4"}
     assert state(await door.get(task["id"])) == "COMPLETED"
 
 
@@ -44,8 +44,9 @@ async def test_a_canceled_task_is_not_cancelable_again(agent: Agent) -> None:
     door = agent.door()
     task = await door.send(say("go"), now=True)
     await door.cancel(task["id"])
-    with pytest.raises(DoorError, match="TASK_NOT_CANCELABLE"):
+    with pytest.raises(DoorError, match="TASK_NOT_CANCELABLE") as caught:
         await door.cancel(task["id"])
+    assert caught.value.metadata == {"state": "TASK_STATE_CANCELED", "lastSeq": "2"}
 
 
 async def test_a_worker_that_stops_answers_the_cancel(agent: Agent) -> None:
@@ -72,7 +73,7 @@ async def test_a_worker_that_completes_first_wins(agent: Agent) -> None:
         await worker.write(lease, status("COMPLETED"))
         with pytest.raises(DoorError, match="TASK_NOT_CANCELABLE") as caught:
             await cancel
-    assert caught.value.metadata["state"] == "TASK_STATE_COMPLETED"
+    assert caught.value.metadata == {"state": "TASK_STATE_COMPLETED", "lastSeq": "5"}
 
 
 async def test_a_worker_that_does_not_hear_is_overruled_at_the_grace(agent: Agent) -> None:

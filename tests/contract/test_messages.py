@@ -120,7 +120,9 @@ async def test_a2a_go_438_a_terminal_task_takes_no_message(agent: Agent) -> None
     door = agent.door()
     task = await door.send(say("go"), now=True)
     await door.cancel(task["id"])
-    assert (await failure(agent, say("more", taskId=task["id"]))).reason == "UNSUPPORTED_OPERATION"
+    error = await failure(agent, say("more", taskId=task["id"]))
+    assert error.reason == "UNSUPPORTED_OPERATION"
+    assert error.metadata == {"state": "TASK_STATE_CANCELED", "lastSeq": "2"}
     assert state(await door.get(task["id"])) == "CANCELED"
 
 

@@ -171,9 +171,10 @@ async def test_a2a_python_1205_a_terminal_task_has_no_subscription(agent: Agent)
     door = agent.door()
     task = await door.send(say("go"), now=True)
     await door.cancel(task["id"])
-    with pytest.raises(DoorError, match="UNSUPPORTED_OPERATION"):
+    with pytest.raises(DoorError, match="UNSUPPORTED_OPERATION") as caught:
         async with door.open("SubscribeToTask", {"id": task["id"]}):
             pass
+    assert caught.value.metadata == {"state": "TASK_STATE_CANCELED", "lastSeq": "2"}
 
 
 @pytest.mark.parametrize("task_id", [UNKNOWN, "nonsense"])
@@ -240,9 +241,10 @@ async def test_a_cursor_with_the_extension_gives_the_exact_replay(agent: Agent) 
 async def test_a_cursor_at_the_end_of_a_terminal_task_is_unsupported(agent: Agent) -> None:
     door, task_id = agent.door(), await finished(agent)
     for cursor in ("1.6", "1.99"):
-        with pytest.raises(DoorError, match="UNSUPPORTED_OPERATION"):
+        with pytest.raises(DoorError, match="UNSUPPORTED_OPERATION") as caught:
             async with door.open("SubscribeToTask", {"id": task_id}, **RESUME, Last_Event_ID=cursor):
                 pass
+        assert caught.value.metadata == {"state": "TASK_STATE_COMPLETED", "lastSeq": "6"}
 
 
 @pytest.mark.parametrize("cursor", ["garbage", "1.2.3", "-1", str(2**63), "1.9223372036854775808", "1."])
