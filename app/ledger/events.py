@@ -14,6 +14,8 @@ SELECT t.tenant_id, t.task_id, t.last_seq FROM unnest($1::text[], $2::uuid[]) AS
   JOIN tasks t ON t.tenant_id = asked.tenant_id AND t.task_id = asked.task_id"""
 INCARNATION: LiteralString = "SELECT incarnation FROM meta"
 
+MIN_SEQ = 1
+"""The oldest seq that every log still has: nothing is dropped before retention exists."""
 BYTES_AT_ONCE = 4 * 1024 * 1024
 """Bodies are as large as workers make them: what one read may bring into memory, beside its last event."""
 
@@ -28,7 +30,7 @@ async def read(db: Database, tenant: str, task_id: UUID, after: int, limit: int)
     return EventPage(
         events=[_event(row) for row in rows if row["seq"] is not None],
         last_seq=head["task_last_seq"],
-        min_seq=1,  # nothing is dropped before retention exists
+        min_seq=MIN_SEQ,
         terminal_seq=head["task_terminal_seq"],
         state=TaskState(head["task_state"]),
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from app.auth.caller import CallContext
-from app.errors import InvalidParams
+from app.errors import InvalidParams, WaystationError
 from app.ledger import tasks
 from app.ledger.rows import JsonObject, LoadedTask
 from app.operations.agent_doors import AgentDoor
@@ -80,8 +80,10 @@ def seal_cursor(ops: Operations, filters: list[object], page: Sequence[LoadedTas
     return ops.handles.seal(CURSOR_KIND, [filters, micros, str(last.task_id)])
 
 
-def open_cursor(ops: Operations, filters: list[object], token: str) -> Cursor | None:
-    """Where the page begins; None for the first. A token of another tenant or filter is answered like garbage."""
+def open_cursor(
+    ops: Operations, filters: list[object], token: str, error: type[WaystationError] = InvalidParams
+) -> Cursor | None:
+    """Where the page begins; None for the first. Raises ``error`` for garbage and for a token of another list alike."""
     if not token:
         return None
     match ops.handles.open(CURSOR_KIND, token):
@@ -89,4 +91,4 @@ def open_cursor(ops: Operations, filters: list[object], token: str) -> Cursor | 
             return _EPOCH + timedelta(microseconds=micros), UUID(task_id)
         case _:
             text = "is not one of this list"
-            raise InvalidParams(f"pageToken: {text}", violations=[("pageToken", text)])
+            raise error(f"pageToken: {text}", violations=[("pageToken", text)])

@@ -20,11 +20,10 @@ async def read_task(ops: Operations, caller: Caller, task_id: str) -> JsonObject
     """One task with everything the broker knows of it. Raises NotFound, Unavailable."""
     loaded = await _load(ops, caller, task_id)
     head = loaded.head
-    page = await events.read(ops.db, caller.tenant, head.task_id, head.last_seq, 1)
     return {
         "task": loaded.task,
         **_summary(head),
-        "minSeq": page.min_seq if page else 1,
+        "minSeq": events.MIN_SEQ,
         "lease": _lease(head),
         "queue": await queue_place(ops, head),
         "pendingActions": [],
@@ -43,7 +42,7 @@ async def read_tasks(
     page_size: int,
     page_token: str,
 ) -> JsonObject:
-    """A page, the latest status first; tasks without history and artifacts. Raises InvalidParams for a bad token."""
+    """A page, the latest status first; tasks without history and artifacts. Raises InvalidArgument for a bad token."""
     filters = ["native", *filter_key(caller.tenant, agent_id, context_id, state, after)]
     page = await tasks.list_tasks(
         ops.db,
@@ -52,7 +51,7 @@ async def read_tasks(
         context_id=context_id,
         state=state,
         after=after,
-        cursor=open_cursor(ops, filters, page_token),
+        cursor=open_cursor(ops, filters, page_token, InvalidArgument),
         limit=page_size,
     )
     return {

@@ -136,6 +136,8 @@ async def _answer(endpoint: Endpoint, call: Call) -> Response:
         context = await authenticate(call.gateway, call.request)
         require_any(context.caller, endpoint.access)
         call.context = context
+    if endpoint.path.startswith("/v1/"):
+        call.query()  # what is given twice is refused, also where nothing is asked for (native-api.md)
     return await endpoint.handle(call)
 
 

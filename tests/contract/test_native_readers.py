@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.conftest import Agent
 from tests.contract.doors import Json, say, state
+from tests.support.calls import reason
 from tests.support.tokens import bearer, mint
 from tests.support.worker import artifact, status
 
@@ -205,6 +206,18 @@ async def test_one_task_and_all_about_it(agent: Agent) -> None:
     assert shown["task"]["artifacts"][0]["artifactId"] == "x"
 
 
+async def test_query_parameters_given_twice_are_refused_where_none_are_asked_for(agent: Agent) -> None:
+    task = await agent.door().send(say("go"), now=True)
+    answer = Reader(agent).get(f"/{task['id']}", {"x": ["1", "2"]})
+    assert (answer.status_code, answer.json()["error"]["details"][0]["reason"]) == (400, "INVALID_ARGUMENT")
+    assert Reader(agent).get(f"/{task['id']}", {"x": "1"}).status_code == 200
+    async with agent.worker() as worker:
+        lease = await worker.lease_one()
+        answer = await worker.http.post(f"/v1/leases/{lease['leaseId']}/release?x=1&x=2")
+        assert (answer.status_code, reason(answer)) == (400, "INVALID_ARGUMENT")
+        assert (await worker.heartbeat(lease)).json()["results"][0]["ok"]
+
+
 async def test_turns(agent: Agent) -> None:
     door, reader = agent.door(), Reader(agent)
     task = await door.send(say("go"), now=True)
@@ -249,9 +262,14 @@ async def test_the_tenants_tasks_of_all_agents(agent: Agent) -> None:
     second = reader.get("", {"contextId": tenant_context, "pageSize": 1, "pageToken": first["nextPageToken"]}).json()
     assert [page["tasks"][0]["task"]["id"] for page in (first, second)] == [one["id"], two["id"]]
     assert second["nextPageToken"] == ""
-    for bad in ({"pageSize": 0}, {"pageSize": 101}, {"state": "bogus"}, {"after": "x"}, {"pageToken": "x"}):
-        assert reader.get("", bad).status_code == 400, bad
-    assert reader.get("", {"pageToken": first["nextPageToken"]}).status_code == 400, "of another filter"
+    of_another_filter = {"pageToken": first["nextPageToken"]}
+    for bad in (
+        {"pageSize": 0}, {"pageSize": 101}, {"state": "bogus"}, {"after": "x"}, {"pageToken": "x"}, of_another_filter,
+    ):  # fmt: skip
+        answer = reader.get("", bad)
+        assert answer.status_code == 400, bad
+        told = answer.json()["error"]["details"][0]
+        assert (told["reason"], told["domain"]) == ("INVALID_ARGUMENT", "waystation")
     assert Reader(agent, "b").get("", {"contextId": tenant_context}).json()["tasks"] == []
 
 
