@@ -21,6 +21,7 @@ from app.errors import (
     PermissionDenied,
     RequestTimeout,
     UnsupportedMediaType,
+    WaystationError,
 )
 from app.protocol import strict_json
 from app.protocol.version import EXTENSIONS_HEADER, VERSION_HEADER, parse_extensions
@@ -62,14 +63,14 @@ class Call:
             raise NotFound
         return value
 
-    def query(self) -> dict[str, str]:
-        """The query parameters. Raises InvalidArgument for one that is given twice or holds U+0000."""
+    def query(self, error: type[WaystationError] = InvalidArgument) -> dict[str, str]:
+        """The query parameters. Raises ``error`` for one that is given twice or holds U+0000."""
         values: dict[str, str] = {}
         for name, value in self.request.query_params.multi_items():
             if name in values:
-                raise InvalidArgument("A query parameter is given twice", violations=[(name, "given twice")])
+                raise error("A query parameter is given twice", violations=[(name, "given twice")])
             if "\x00" in value:
-                raise InvalidArgument("A query parameter holds U+0000", violations=[(name, "holds U+0000")])
+                raise error("A query parameter holds U+0000", violations=[(name, "holds U+0000")])
             values[name] = value
         return values
 

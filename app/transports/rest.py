@@ -87,12 +87,10 @@ async def _request(call: Call, operation: Operation, *, with_body: bool) -> Wire
     """The request of body, query and path; path parameters win. An empty body is an empty request."""
     path = {name: call.path(name) for name in _PATH_FIELDS if call.path(name)}
     overridden = {spelling for name in path for spelling in _PATH_FIELDS[name]}
+    query = call.query(InvalidParams)
     if not with_body:
-        query = call.request.query_params.multi_items()
-        for name, value in query:
-            if "\x00" in value:
-                raise InvalidParams(f"{name}: must not hold U+0000", violations=[(name, "must not hold U+0000")])
-        return parse_query(operation.request, [item for item in query if item[0] not in overridden], path=path)
+        fields = {name: value for name, value in query.items() if name not in overridden}
+        return parse_query(operation.request, {**fields, **path})
     body = await call.json()
     if body is None:
         body = {}

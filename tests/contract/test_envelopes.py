@@ -207,6 +207,16 @@ async def test_bad_queries_of_the_rest_door(agent: Agent, query: str) -> None:
     assert (answer.status_code, answer.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
+@pytest.mark.parametrize("method", ["subscribe", "cancel"])
+async def test_parameters_given_twice_are_refused_beside_a_body_too(agent: Agent, method: str) -> None:
+    door = agent.door()
+    task = await door.send(say("go"), now=True)
+    path = f"{door.base}/a2a/tasks/{task['id']}:{method}?after_sequence_number=1&after_sequence_number=2"
+    answer = await door.http.post(path, json={})
+    assert (answer.status_code, answer.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
+    assert state(await door.get(task["id"])) == "SUBMITTED"
+
+
 async def test_the_path_wins_over_an_id_in_body_or_query(agent: Agent) -> None:
     door = agent.door()
     task = (await door.http.post(f"{door.base}/a2a/message:send", json=_send())).json()["task"]

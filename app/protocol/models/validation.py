@@ -3,7 +3,6 @@
 Called by the doors for requests, by the native API for worker events, and by the push side for remote agents' answers.
 """
 
-from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -47,19 +46,14 @@ def parse(model: type[_M], value: object, *, at: str = "", error: type[Waystatio
         raise _invalid(failure, at, error) from None
 
 
-def parse_query(model: type[_M], parameters: Sequence[tuple[str, str]], *, path: dict[str, str] | None = None) -> _M:
-    """Query parameters as an instance of ``model``; ``path`` are fields from the path, and they win.
+def parse_query(model: type[_M], parameters: dict[str, str]) -> _M:
+    """Parameters of a query and a path as an instance of ``model``.
 
     Numbers and enums are read from their text, booleans are ``true`` or ``false``. Raises InvalidParams as ``parse``
-    does, also for a parameter that is given twice.
+    does.
     """
-    value: dict[str, str] = {}
-    for name, text in parameters:
-        if name in value:
-            raise InvalidParams(f"{name}: must be given only once", violations=[(name, "must be given only once")])
-        value[name] = text
     try:
-        return model.model_validate({**value, **(path or {})}, context=QUERY)
+        return model.model_validate(parameters, context=QUERY)
     except ValidationError as failure:
         raise _invalid(failure, "", InvalidParams) from None
 

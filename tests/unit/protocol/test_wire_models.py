@@ -272,7 +272,7 @@ def test_the_forced_defaults_of_a_list() -> None:
 def test_a_query_is_read_from_text() -> None:
     read = parse_query(
         ListTasksRequest,
-        [("status", "TASK_STATE_WORKING"), ("pageSize", "10"), ("includeArtifacts", "false"), ("unknown", "x")],
+        {"status": "TASK_STATE_WORKING", "pageSize": "10", "includeArtifacts": "false", "unknown": "x"},
     )
     assert (read.status, read.page_size, read.include_artifacts) == (TaskState.WORKING, 10, False)
 
@@ -280,14 +280,5 @@ def test_a_query_is_read_from_text() -> None:
 @pytest.mark.parametrize("text", ["True", "1", "", "yes"])
 def test_a_flag_in_a_query_is_true_or_false(text: str) -> None:
     with pytest.raises(InvalidParams) as refused:
-        parse_query(ListTasksRequest, [("includeArtifacts", text)])
+        parse_query(ListTasksRequest, {"includeArtifacts": text})
     assert refused.value.violations == (("includeArtifacts", "must be true or false"),)
-
-
-def test_a_query_parameter_given_twice_is_refused() -> None:
-    with pytest.raises(InvalidParams, match="pageSize: must be given only once"):
-        parse_query(ListTasksRequest, [("pageSize", "1"), ("pageSize", "1")])
-
-
-def test_the_path_wins_over_the_query() -> None:
-    assert parse_query(GetTaskRequest, [("id", "other"), ("historyLength", "0")], path={"id": "t"}).id == "t"
