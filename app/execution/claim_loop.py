@@ -73,6 +73,7 @@ class ClaimLoop:
         self._give_back = give_back
         self._waiting: deque[Poller] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._draining = False
         self._exit = ExitStack()
         self._signal = self._exit.enter_context(wakeups.watch(queue_key(agent_id)))
 
@@ -89,7 +90,8 @@ class ClaimLoop:
             self._task = asyncio.create_task(self._run(), name=f"claims:{self._agent_id}")
 
     def drain(self) -> None:
-        """Answer all who wait with none; a claim that is under way still goes to its poller."""
+        """Answer all who wait with none, for good; what a claim that is under way finds still goes to its poller."""
+        self._draining = True
         while self._waiting:
             _answer(self._waiting.popleft(), [])
         self._signal.set()  # nobody is left to wait for
@@ -152,9 +154,10 @@ class ClaimLoop:
         return served
 
     def _nothing_for(self, poller: Poller) -> None:
-        """The queue is empty for all who wait: those whose time is over hear it, the others keep their places."""
+        """The queue is empty for all who wait: those whose time is over hear it, the others keep their places,
+        unless the process drains."""
         self._waiting.appendleft(poller)
-        for other in [waiting for waiting in self._waiting if waiting.over]:
+        for other in [waiting for waiting in self._waiting if waiting.over or self._draining]:
             self._waiting.remove(other)
             _answer(other, [])
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
+import asyncpg
 import httpx
 import pytest
 
@@ -172,3 +173,32 @@ async def test_rolling_restarts_under_load(own_pair: Pair, tmp_path: Path) -> No
         history = await everybody.calm()
     assert violations(history) == []
     assert everybody.replicas.refusals == 0
+
+
+async def test_a_claim_under_way_does_not_keep_the_process(own_pair: Pair, database_url: str) -> None:
+    """SIGTERM while a claim that will find nothing is at the database: its poller must not go on waiting."""
+    register(own_pair, AGENT)
+    admin = await asyncpg.connect(database_url)
+    async with LeaseWorker(own_pair[0].base_url, AGENT) as worker:
+        async with admin.transaction():
+            await admin.execute("LOCK TABLE lanes IN ACCESS EXCLUSIVE MODE")
+            poll = asyncio.create_task(worker.lease(wait=60))
+            async with asyncio.timeout(4):  # statements give up after 5 s
+                while not await admin.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                    await asyncio.sleep(0.02)
+                start = time.monotonic()
+                stopping = asyncio.create_task(asyncio.to_thread(own_pair[0].terminate))
+                while await is_ready(own_pair[0]):
+                    await asyncio.sleep(0.02)
+        assert await poll == []
+        assert await stopping == 0
+        assert time.monotonic() - start < STOP_SECONDS
+    await admin.close()
+
+
+async def is_ready(broker: BrokerProcess) -> bool:
+    async with httpx.AsyncClient(base_url=broker.base_url, trust_env=False, timeout=5) as client:
+        try:
+            return (await client.get("/readyz")).status_code == 200
+        except httpx.TransportError:
+            return False
