@@ -38,6 +38,7 @@ from app.maintenance.partitions import Partitions
 from app.maintenance.pulse import Pulse
 from app.maintenance.readiness import Readiness
 from app.maintenance.reaper import Reaper
+from app.maintenance.repair import Repair
 from app.operations.deps import Operations
 from app.settings import Settings
 from app.transports import routes
@@ -105,6 +106,7 @@ class Broker:
             Partitions(self.direct_dsn),
             Orphans(self.db, self.wakeups),
             Forgotten(self.db, self.wakeups),
+            Repair(self.db, self.wakeups),
             self.operations.floor,
         ]
         self._mount(app)

@@ -34,6 +34,9 @@ LEASES_GIVEN_BACK = Counter(
 FENCE_REJECTIONS = Counter(
     "waystation_fence_rejections", "Worker calls refused because their lease had ended", registry=REGISTRY
 )
+TASKS_REPAIRED = Counter(
+    "waystation_tasks_repaired", "Live tasks that had neither queue row nor lease, queued again", registry=REGISTRY
+)
 RACES_LOST = Counter(
     "waystation_races_lost", "Writes refused because another terminal state had won", registry=REGISTRY
 )

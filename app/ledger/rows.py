@@ -244,6 +244,14 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired:
+    """A live task that stood in no queue was queued again."""
+
+    task_id: UUID
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSet:
     """A lane has the share that its agent's owner gave it."""
 

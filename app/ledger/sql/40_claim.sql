@@ -85,13 +85,15 @@ $$ SELECT CASE l.fair_key WHEN '' THEN 1 ELSE l.weight::double precision END $$;
 -- How many more of an agent may run; NULL: no limit. The ORDER BY makes the planner read the small partial index.
 CREATE OR REPLACE FUNCTION agent_room(p_agent text, p_most int) RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN p_most - (SELECT count(*) FROM (SELECT 1 FROM queue WHERE worker IS NOT NULL AND agent_id = p_agent
-                                          ORDER BY tenant_id, task_id LIMIT p_most) held);
+  RETURN CASE WHEN p_most IS NOT NULL THEN p_most
+    - (SELECT count(*) FROM (SELECT 1 FROM queue WHERE worker IS NOT NULL AND agent_id = p_agent
+                              ORDER BY tenant_id, task_id LIMIT p_most) held) END;
 END $$;
 
 -- How many more of a lane may run; NULL: no limit. p_each: the agent's limit for each tenant; p_taken: the tenants of what
--- this claim has picked already. The caller holds the lane's row lock, so nobody else adds to it. The limit of the lane without a key is that of all the tenant's
--- lanes, so its lock is taken too; where another claim has it, the lane is left to the next claim.
+-- this claim has picked already. The caller holds the lane's row lock, so nobody else adds to it. The limit of the lane
+-- without a key is that of all the tenant's lanes, so its lock is taken too; where another claim has it, this lane is left
+-- to the next claim.
 CREATE OR REPLACE FUNCTION lane_room(l lanes, p_each int, p_taken text[]) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE v_tenant int := l.max_running; v_own int;
 BEGIN

@@ -148,6 +148,37 @@ async def test_plans_on_250_000_queue_rows_that_nobody_analysed(database_url: st
         assert await buffers(database_url) - before < 60_000
 
 
+LIVE_TASKS = """
+INSERT INTO tasks (tenant_id, task_id, agent_id, context_id, fair_key, priority, state, last_seq, status_at, created_at,
+  created_by, on_busy, max_attempts, backoff_seconds, max_backoff_seconds, lease_seconds, cancel_grace_seconds)
+SELECT 't' || 1 + n % 3, gen_random_uuid(), 'x', 'c', '', 5, 1 + n / 3 % 3, 1, now() - n * interval '1 s', now(),
+  'u', '', 1, 0, 0, 30, 3 FROM generate_series(1, 30000) n;
+INSERT INTO queue (tenant_id, task_id, agent_id, fair_key, priority, queued_at, run_at, fence, lease_seconds)
+SELECT tenant_id, task_id, 'x', '', 5, now(), now(), 0, 30 FROM tasks WHERE state < 3;
+ANALYZE tasks;
+"""
+REPAIR_PAGE = """
+SELECT s.*, (SELECT true FROM queue q WHERE q.tenant_id = $1 AND q.task_id = s.task_id LIMIT 1) AS queued
+  FROM (SELECT task_id, status_at FROM tasks WHERE tenant_id = $1 AND state = $2
+           AND status_at >= $3 AND (status_at > $3 OR task_id < 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+           AND status_at <= $3 + interval '1 hour'
+         ORDER BY status_at, task_id DESC LIMIT $4) s"""
+
+
+async def test_a_page_of_the_repair_reads_no_more_than_the_page(database_url: str) -> None:
+    admin = await asyncpg.connect(database_url)
+    await admin.execute("ALTER TABLE queue SET (autovacuum_enabled = false)")
+    await admin.execute(LIVE_TASKS)
+    await admin.execute("SET plan_cache_mode = force_generic_plan")
+    after = await admin.fetchval("SELECT now() - interval '5 hours'")
+    page = await explain(admin, REPAIR_PAGE, "t1", 2, after, 50)
+    await admin.close()
+    assert "tasks_by_state" in page.text
+    assert "queue_pkey" in page.text
+    assert "Seq Scan" not in page.text
+    assert page.rows_read <= 50
+
+
 class Plan:
     """An executed plan: its text, and how many rows its scans touched, those filtered out included."""
 

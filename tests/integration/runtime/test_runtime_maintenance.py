@@ -180,9 +180,9 @@ async def test_live_tasks_are_found_page_by_page(bench: Bench, monkeypatch: pyte
 async def test_a_task_that_waits_for_nobody_is_canceled(bench: Bench) -> None:
     sent = await bench.submit()
     await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
-    await Forgotten(bench.db, older_seconds=3600).run_once()
+    await Forgotten(bench.db, Wakeups(bench.db.dsn), older_seconds=3600).run_once()
     assert await bench.state(sent.task_id) is TaskState.INPUT_REQUIRED
-    await Forgotten(bench.db, older_seconds=0).run_once()
+    await Forgotten(bench.db, Wakeups(bench.db.dsn), older_seconds=0).run_once()
     assert await bench.state(sent.task_id) is TaskState.CANCELED
 
 
