@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from app.errors import PermissionDenied
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -18,11 +16,6 @@ class Caller:
     scopes: frozenset[str]
     agents: frozenset[str]
     expires_at: float
-
-    def require(self, scope: str) -> None:
-        """Raise PermissionDenied unless the token carries ``scope``."""
-        if scope not in self.scopes:
-            raise PermissionDenied(metadata={"scope": scope})
 
 
 @dataclass(frozen=True, slots=True)

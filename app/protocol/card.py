@@ -1,6 +1,6 @@
-"""Agent cards: what an author registers is validated here, and what the broker serves is made of it.
+"""Agent cards: what the broker serves is made of the card that an author registered (``models.card.RegisteredCard``).
 
-``validate_registered_card`` is called when an agent is put, ``served_card`` by the card doors and the extended card.
+``served_card`` is called by the card doors.
 """
 
 import hashlib
@@ -8,10 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.errors import InvalidArgument
 from app.protocol.events import RESUME_EXTENSION
-from app.protocol.models.card import RegisteredCard
-from app.protocol.models.validation import dump, parse
 from app.protocol.version import V1_0
 
 _RESUME: Final = {
@@ -37,16 +34,8 @@ def http_interfaces(base_url: str) -> tuple[Interface, ...]:
     return (Interface("JSONRPC", V1_0, f"{base_url}/rpc"), Interface("HTTP+JSON", V1_0, f"{base_url}/a2a"))
 
 
-def validate_registered_card(card: object, *, at: str = "card") -> dict[str, Any]:
-    """The card as it is stored: A2A's own fields in canonical ProtoJSON, without interfaces.
-
-    Raises InvalidArgument with violations, whose paths begin with ``at``.
-    """
-    return dump(parse(RegisteredCard, card, at=at, error=InvalidArgument))
-
-
 def served_card(card: Mapping[str, Any], interfaces: Sequence[Interface], *, push: bool = False) -> dict[str, Any]:
-    """The AgentCard of a registered ``card`` (as ``validate_registered_card`` gave it) behind the broker's doors.
+    """The AgentCard of a registered ``card`` (in canonical ProtoJSON) behind the broker's doors.
 
     Streaming is on unless the author turned it off; push notifications are on if the broker offers them (``push``)
     and the author did not turn them off. The resume extension is declared. A card that names no security schemes gets

@@ -43,11 +43,6 @@ def fold(events: Iterable[tuple[str, Json]], task: Json | None = None) -> Json:
     return folding.task
 
 
-def apply(task: Json | None, kind: str, body: Json) -> Json:
-    """The Task after one more event; ``fold`` of many is cheaper than many of these."""
-    return fold(((kind, body),), task)
-
-
 def view(
     task: Json, *, history_length: int | None = None, include_artifacts: bool = True, empty_artifacts: bool = False
 ) -> Json:

@@ -30,10 +30,6 @@ class TaskState(IntEnum):
     def is_terminal(self) -> bool:
         return self in TERMINAL
 
-    @property
-    def is_interrupted(self) -> bool:
-        return self in INTERRUPTED
-
     @classmethod
     def parse(cls, value: object) -> "TaskState":
         """The state of a full name (``"TASK_STATE_WORKING"``) or a number (``2``); ValueError for anything else."""

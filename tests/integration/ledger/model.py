@@ -27,7 +27,7 @@ from app.ledger.rows import (
     StaleLease,
     TaskMissing,
 )  # fmt: skip
-from app.protocol.states import TaskState
+from app.protocol.states import INTERRUPTED, TaskState
 from tests.integration.ledger.model_task import Entry, Item, Lease, Sender, Stored, Task, Turn
 
 Lost = AlreadyTerminal | StaleLease | TaskMissing
@@ -103,12 +103,12 @@ class Model:
             return ContextMismatch()
         if task.state.is_terminal:
             return task.terminal
-        if not task.state.is_interrupted and (on_busy or task.options.on_busy) == "reject":
+        if task.state not in INTERRUPTED and (on_busy or task.options.on_busy) == "reject":
             return Busy()
         task.turns.append(turn)
         number = len(task.turns)
         task.log.append(Entry("message.user", None, "client", number, 0))
-        if task.state.is_interrupted:
+        if task.state in INTERRUPTED:
             task.state, task.turn, task.attempt = TaskState.WORKING, number, 0
             task.add("status", TaskState.WORKING, "broker")
             task.enqueue()
@@ -285,7 +285,7 @@ class Model:
             lease.signal_due = lease.signal is not None
 
     def forget(self, tenant: str) -> set[UUID]:
-        paused = [t for t in self.tasks.values() if t.sender.tenant == tenant and t.state.is_interrupted]
+        paused = [t for t in self.tasks.values() if t.sender.tenant == tenant and t.state in INTERRUPTED]
         for task in paused:
             task.end(TaskState.CANCELED, "broker", "forgotten")
         return {task.task_id for task in paused}

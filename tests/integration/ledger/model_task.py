@@ -9,7 +9,7 @@ from uuid import UUID
 
 from app.ledger.inputs import TaskSettings
 from app.ledger.rows import AlreadyTerminal
-from app.protocol.states import TaskState
+from app.protocol.states import INTERRUPTED, TaskState
 
 TURN_ENDS = {TaskState.COMPLETED: "done", TaskState.CANCELED: "canceled", TaskState.INPUT_REQUIRED: "paused",
              TaskState.AUTH_REQUIRED: "paused", TaskState.FAILED: "failed", TaskState.REJECTED: "failed"}  # fmt: skip
@@ -160,7 +160,7 @@ class Task:
         else:
             self.add("status", state, "worker")
         self.turns[self.turn - 1].state = TURN_ENDS[state]
-        if canceling and (goes_on or state.is_interrupted):
+        if canceling and (goes_on or state in INTERRUPTED):
             self.end(TaskState.CANCELED, "broker", "cancel")
         elif goes_on:
             self.end_lease("turn")

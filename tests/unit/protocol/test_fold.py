@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.protocol.fold import apply, fold, view
+from app.protocol.fold import fold, view
 
 Event = tuple[str, dict[str, Any]]
 
@@ -76,7 +76,7 @@ def test_history_has_the_messages_in_the_order_they_came() -> None:
 def test_the_current_status_message_stands_in_status_only() -> None:
     task = fold([submitted("u1"), status("WORKING", "a1")])
     assert history(task) == ["u1"]
-    task = apply(task, *status("WORKING"))
+    task = fold([status("WORKING")], task)
     assert history(task) == ["u1", "a1"]
     assert task["status"] == {"state": "TASK_STATE_WORKING"}
 
@@ -233,8 +233,8 @@ def test_a_snapshot_and_the_rest_give_the_whole(rest: list[Event], cut: int) -> 
     whole = fold(events)
     assert fold(events[cut + 1 :], fold(events[: cut + 1])) == whole
     task = None
-    for kind, body in events:
-        task = apply(task, kind, body)
+    for event in events:
+        task = fold([event], task)
     assert task == whole
 
 

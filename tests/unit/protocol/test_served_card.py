@@ -8,9 +8,10 @@ from a2a.types import a2a_pb2
 from google.protobuf import json_format
 
 from app.errors import InvalidArgument
-from app.protocol.card import Interface, etag, http_interfaces, served_card, validate_registered_card
+from app.protocol.card import Interface, etag, http_interfaces, served_card
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import AgentCard, dump, parse
+from app.protocol.models.card import RegisteredCard
 
 BASE = "https://broker.example/agents/stock"
 
@@ -29,8 +30,13 @@ def a_card(**fields: Any) -> dict[str, Any]:
     }
 
 
+def registered(card: object) -> dict[str, Any]:
+    """The card as it is stored."""
+    return dump(parse(RegisteredCard, card, at="card", error=InvalidArgument))
+
+
 def served(**fields: Any) -> dict[str, Any]:
-    return served_card(validate_registered_card(a_card(**fields)), http_interfaces(BASE))
+    return served_card(registered(a_card(**fields)), http_interfaces(BASE))
 
 
 def test_the_doors_stand_in_the_card_the_preferred_one_first() -> None:
@@ -69,7 +75,7 @@ def test_streaming_is_on_unless_the_author_turned_it_off() -> None:
     [(None, False, False), (True, False, False), (None, True, True), (False, True, False)],
 )
 def test_push_needs_the_broker_and_the_author(wanted: bool | None, offered: bool, shown: bool) -> None:
-    card = validate_registered_card(a_card(capabilities={"pushNotifications": wanted}))
+    card = registered(a_card(capabilities={"pushNotifications": wanted}))
     assert served_card(card, (), push=offered)["capabilities"]["pushNotifications"] is shown
 
 
@@ -92,7 +98,7 @@ def test_a_signature_of_another_card_is_not_served() -> None:
 
 
 def test_the_registered_card_is_not_changed() -> None:
-    card = validate_registered_card(a_card(capabilities={"extensions": [{"uri": "https://example.com/ext"}]}))
+    card = registered(a_card(capabilities={"extensions": [{"uri": "https://example.com/ext"}]}))
     before = copy.deepcopy(card)
     extensions = served_card(card, http_interfaces(BASE))["capabilities"]["extensions"]
     extensions.pop().clear()
@@ -102,20 +108,20 @@ def test_the_registered_card_is_not_changed() -> None:
 
 
 def test_a_card_is_stored_without_interfaces_and_unknown_fields() -> None:
-    stored = validate_registered_card(a_card(supportedInterfaces=[{"url": "x"}], url="https://old", default_x=1))
+    stored = registered(a_card(supportedInterfaces=[{"url": "x"}], url="https://old", default_x=1))
     assert stored == a_card()
 
 
 def test_empty_required_lists_are_kept() -> None:
     card = a_card(skills=[], defaultInputModes=[], defaultOutputModes=[])
-    assert validate_registered_card(card) == card
+    assert registered(card) == card
 
 
 def test_violations_name_the_place_in_the_body() -> None:
     card = a_card(name="", skills=[{"id": "x"}], securitySchemes={"b": {"type": "http", "scheme": "bearer"}})
     del card["version"]
     with pytest.raises(InvalidArgument) as refused:
-        validate_registered_card(card)
+        registered(card)
     assert dict(refused.value.violations) == {
         "card.name": "must not be empty",
         "card.version": "is required",
@@ -130,7 +136,7 @@ def test_violations_name_the_place_in_the_body() -> None:
 @pytest.mark.parametrize("card", [None, "x", [], 5])
 def test_a_card_is_an_object(card: object) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        validate_registered_card(card)
+        registered(card)
     assert [path for path, _ in refused.value.violations] == ["card"]
 
 

@@ -21,7 +21,7 @@ def test_anything_else_is_not_a_state(value: object) -> None:
 def test_terminal_and_interrupted_are_disjoint_and_complete() -> None:
     assert {state.name for state in TERMINAL} == {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
     assert {state.name for state in INTERRUPTED} == {"INPUT_REQUIRED", "AUTH_REQUIRED"}
-    assert [state.name for state in TaskState if not (state.is_terminal or state.is_interrupted)] == [
+    assert [state.name for state in TaskState if state not in TERMINAL | INTERRUPTED] == [
         "UNSPECIFIED",
         "SUBMITTED",
         "WORKING",
