@@ -4,7 +4,6 @@ A revision is named ``NNNN_pre`` (expand: the code of one release before still r
 """
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,12 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
+from app.ledger import functions
 from app.ledger.partitions import ensure_partitions
 
 _HERE = Path(__file__).parent
 MIGRATIONS = next(path for path in (_HERE.parent / "migrations", _HERE.parents[1] / "migrations") if path.is_dir())
 """Inside the package in a wheel, beside it in a checkout."""
-
-
-def function_sources() -> Iterator[str]:
-    """The SQL functions' files (``app/ledger/sql``), in the order they are installed."""
-    for path in sorted((_HERE / "sql").glob("*.sql")):
-        yield path.read_text("utf-8")
 
 
 def run_script(bind: Any, script: str) -> None:
@@ -47,8 +41,10 @@ def alembic_config(dsn: str) -> Config:
 
 
 async def migrate(dsn: str) -> None:
-    """Bring the schema to head; safe to run from several processes at once (they take turns). Idempotent."""
+    """Bring tables and functions to those of this build; safe to run from several processes at once (they take turns).
+    Idempotent."""
     await asyncio.to_thread(command.upgrade, alembic_config(dsn), "head")
+    await functions.install(dsn)
     await ensure_partitions(dsn)
 
 

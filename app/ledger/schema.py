@@ -11,7 +11,7 @@ artifacts       which artifacts a task has and whether they still take chunks.
 idempotency     which message a key stands for.
 task_snapshots  a cache of the fold of events 1..seq, so that reading a long task stays cheap.
 agents          registered destinations, with tombstones. Ids are unique in the deployment, like host names.
-tenants, meta   content-free: which tenants exist; the incarnation of this database.
+tenants, meta   content-free: which tenants exist; the incarnation of this database, which build's functions it has.
 
 Every primary key starts with tenant_id (a global key tells who else uses it), except agents and the content-free two.
 Task states are the numbers of ``a2a.proto``. All times are the database's, in milliseconds.
@@ -237,4 +237,5 @@ meta = Table(
     metadata,
     Column("one", Boolean, primary_key=True, server_default=text("true")),
     Column("incarnation", Integer, nullable=False, server_default=text("1")),
+    Column("functions", Text, nullable=False, server_default=text("''")),
 )

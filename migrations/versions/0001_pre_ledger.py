@@ -5,7 +5,7 @@ Revision ID: 0001_pre
 
 from alembic import op
 
-from app.ledger.migrations import function_sources, run_script
+from app.ledger.migrations import run_script
 
 revision = "0001_pre"
 down_revision = None
@@ -184,6 +184,7 @@ CREATE TABLE tenants (
 CREATE TABLE meta (
   one BOOLEAN DEFAULT true NOT NULL,
   incarnation INTEGER DEFAULT 1 NOT NULL,
+  functions TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (one)
 );
 """
@@ -239,13 +240,9 @@ GRANT SELECT, INSERT, UPDATE ON agents TO waystation_app;
 GRANT SELECT ON meta, alembic_version TO waystation_app;
 """
 
-# A month back, for tests and imports with task ids of a moment ago; maintenance goes on from here.
-FIRST_ROWS = """
-INSERT INTO meta DEFAULT VALUES;
-SELECT events_partitions_ensure((now() - interval '1 month')::date, 5);
-"""
+FIRST_ROWS = "INSERT INTO meta DEFAULT VALUES"
 
 
 def upgrade() -> None:
-    for script in (ROLE, TABLES, POLICIES, GRANTS, *function_sources(), FIRST_ROWS):
+    for script in (ROLE, TABLES, POLICIES, GRANTS, FIRST_ROWS):
         run_script(op.get_bind(), script)

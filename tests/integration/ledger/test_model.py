@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from app.ledger.migrations import function_sources
+from app.ledger import functions
 from app.ledger.pool import Database
 from tests.integration.ledger.machine import LedgerMachine
 from tests.support.postgres import run_sync
@@ -72,7 +72,7 @@ MUTANTS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("right", "wrong"), MUTANTS.values(), ids=[name.replace(" ", "-") for name in MUTANTS])
 def test_a_fault_of_the_ledger_is_found(database_url: str, right: str, wrong: str) -> None:
-    sources = [source for source in function_sources() if right in source]
+    sources = [source for source in functions.sources() if right in source]
     assert len(sources) == 1, "the faulted piece has changed: give the mutant its new form"
 
     async def install() -> None:

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import app.ledger
-from app.ledger import migrations
+from app.ledger import functions, migrations
 from app.protocol.states import INTERRUPTED, TERMINAL, TaskState
 from tests.support.ledger import Bench, open_bench
 
@@ -81,6 +81,20 @@ async def test_migrate_is_idempotent_and_checked(empty_database_url: str) -> Non
     await migrations.migrate(empty_database_url)
     await migrations.migrate(empty_database_url)
     assert await migrations.check(empty_database_url) is None
+
+
+async def test_functions_of_another_build_are_replaced_as_a_whole(empty_database_url: str) -> None:
+    """A checkout that was updated on a database it has made before: same revision, other functions."""
+    await migrations.migrate(empty_database_url)
+    admin = await asyncpg.connect(empty_database_url)
+    await admin.execute("DROP FUNCTION task_forget; UPDATE meta SET functions = 'of another build'")
+    await admin.execute("CREATE FUNCTION task_forget(text, float8, int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    await admin.execute("CREATE FUNCTION somebody_elses() RETURNS int LANGUAGE sql AS 'SELECT 7'")
+    await migrations.migrate(empty_database_url)
+    assert await admin.fetch("SELECT task_id FROM task_forget('a', 1, 1)") == []
+    assert await admin.fetchval("SELECT somebody_elses()") == 7
+    assert not await functions.install(empty_database_url), "these are this build's"
+    await admin.close()
 
 
 @pytest.mark.parametrize(("found", "refused"), [("0999_pre", False), ("0999_post", True), ("0000_unknown", True)])
