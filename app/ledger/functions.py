@@ -1,4 +1,4 @@
-"""Installs the SQL functions (``app/ledger/sql``) as a whole, in one transaction, when they are not those of this build.
+"""Installs the SQL functions (``app/ledger/sql``), all in one transaction, when they are not those of this build.
 
 Called by ``migrate``. A signature that the release before still calls must be kept in a file of its own until the
 release after.
