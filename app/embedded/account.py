@@ -101,7 +101,9 @@ def reachable_binaries(binaries: Binaries, account: Account) -> Binaries:
     package = binaries.directory.parent.parent
     if account.reaches(Path(binaries.program("postgres"))) or not (package / "pginstall").is_dir():
         return binaries
-    stamp = hashlib.sha256(f"{package}:{package.stat().st_mtime_ns}".encode()).hexdigest()[:16]
+    files = sorted(path for path in (package / "pginstall").rglob("*") if path.is_file())
+    listing = "".join(f"{path.relative_to(package)} {path.stat().st_size}\n" for path in files)
+    stamp = hashlib.sha256(listing.encode()).hexdigest()[:16]  # one copy serves all checkouts with this release
     target = _make_shared_room() / f"programs-{binaries.major}-{stamp}"
     if not target.exists():
         fresh = SHARED_ROOM / f".programs-{os.getpid()}"

@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres, EmbeddedPostgresError, binaries, find_binaries
 from app.embedded import account as accounts
-from tests.support.embedded import first_line, keeper, ordinary_python, until_gone, value
+from tests.support.embedded import first_line, foreign_keeper, until_gone, value
 
 pytestmark = pytest.mark.slow
 
@@ -75,11 +75,8 @@ async def test_as_root_unreachable_places_are_replaced(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user then")
 async def test_as_an_ordinary_user(open_path: Path) -> None:
-    python = ordinary_python()
-    if python is None:
-        pytest.skip("no python3 >= 3.11 that an ordinary user can start")
     uid = pwd.getpwnam("nobody").pw_uid
-    with keeper(open_path / "own", python=python, user=uid) as process:
+    with foreign_keeper(open_path / "own", uid, open_path) as process:
         dsn, pid = first_line(process).split()
         assert await value(dsn, "SELECT 1") == 1
         assert Path(f"/proc/{pid}").stat().st_uid == uid
@@ -89,21 +86,16 @@ async def test_as_an_ordinary_user(open_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a uid that nobody has")
 def test_a_uid_without_a_passwd_row_is_told_so(open_path: Path) -> None:
-    python = ordinary_python()
-    if python is None:
-        pytest.skip("no python3 >= 3.11 that an ordinary user can start")
-    with keeper(open_path / "own", python=python, user=54321) as process:
+    with foreign_keeper(open_path / "own", 54321, open_path) as process:
         line = first_line(process)
     assert line.startswith("refused: uid 54321 has no row in /etc/passwd")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can lock an ordinary user out")
 def test_a_directory_of_another_user_is_refused(open_path: Path) -> None:
-    python = ordinary_python()
-    if python is None:
-        pytest.skip("no python3 >= 3.11 that an ordinary user can start")
-    open_path.chmod(0o755)
-    with keeper(open_path, python=python, user=pwd.getpwnam("nobody").pw_uid) as process:
+    closed = open_path / "closed"
+    closed.mkdir(mode=0o755)
+    with foreign_keeper(closed, pwd.getpwnam("nobody").pw_uid, open_path) as process:
         line = first_line(process)
     assert line.startswith("refused: cannot write ")
 

