@@ -1,4 +1,4 @@
-"""Process time, injected so that tests can steer it. Expiry never uses it: that is database time (docs/data-path.md)."""
+"""Process time, injected so that tests can steer it. Leases never use it: they live by the database's clock."""
 
 import time
 from collections.abc import Callable

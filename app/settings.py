@@ -80,7 +80,7 @@ class Settings(BaseSettings):
         return self
 
     def secret_keys(self) -> list[bytes]:
-        """The keys that sign cursors and leaseIds: the first signs, all verify (rotation). In dev mode derived from DEV_SECRET.
+        """The keys that sign cursors and leaseIds: the first signs, all verify. In dev mode derived from DEV_SECRET.
 
         Raises ValueError when none is configured.
         """

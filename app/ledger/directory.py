@@ -18,8 +18,8 @@ MAX_ID_CHARACTERS = 63
 
 
 class AgentDirectory:
-    """One per process. Unknown ids are cached too, so that guessing costs one query per second and id; what is longer than
-    any id can be is not even looked up: a card's door asks for whatever stands in a URL."""
+    """One per process. Unknown ids are cached too, so that guessing costs one query per second and id; what is longer
+    than any id can be is not even looked up: a card's door asks for whatever stands in a URL."""
 
     def __init__(self, db: Database, wakeups: Wakeups) -> None:
         self._db = db
