@@ -51,7 +51,14 @@ async def run_stream(
     stream = await operation.function(call.gateway.operations, ctx, door, request)
     assert isinstance(stream, TaskStream), "a streaming operation gives a TaskStream"
     call.on_close(stream.close)
-    return stream_response(call, _Frames(stream, *wrap), answer_headers(ctx, replayed=stream.replayed))
+    before, after = wrap
+
+    def show(item: Item) -> bytes:
+        """No ``event:`` name, and ids of durable rows only."""
+        cursor = None if item.seq is None else f"{stream.reader.incarnation}.{item.seq}"
+        return frame(f"{before}{item.body}{after}", cursor=cursor)
+
+    return stream_response(call, stream, show, answer_headers(ctx, replayed=stream.replayed))
 
 
 def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bool = False) -> dict[str, str]:
@@ -64,35 +71,6 @@ def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bo
     if total_capped:
         headers[TOTAL_CAPPED_HEADER] = "true"
     return headers
-
-
-class _Frames:
-    """A TaskStream as SSE bytes: no ``event:`` name, ids of durable rows only."""
-
-    def __init__(self, stream: TaskStream, before: str, after: str) -> None:
-        self._stream = stream
-        self._before = before
-        self._after = after
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.ended
-
-    def opening(self) -> bytes:
-        return self._print(self._stream.opening)
-
-    async def next(self, timeout: float) -> bytes:
-        return self._print(await self._stream.next(timeout))
-
-    def _print(self, items: list[Item]) -> bytes:
-        incarnation = self._stream.reader.incarnation
-        return b"".join(
-            frame(
-                f"{self._before}{item.body}{self._after}",
-                cursor=None if item.seq is None else f"{incarnation}.{item.seq}",
-            )
-            for item in items
-        )
 
 
 def resume_after(metadata: object) -> str | None:

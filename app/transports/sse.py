@@ -8,8 +8,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping
-from typing import Protocol, cast
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, cast
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -23,6 +23,8 @@ from app.transports.call_context import Call
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T", covariant=True)
+
 HEARTBEAT = b": hb\n"
 """A comment without a blank line after it: with one, some parsers emit an empty event."""
 RETRY_MS = 2000
@@ -35,15 +37,16 @@ HEARTBEAT_MARGIN = 0.8
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-class Source(Protocol):
-    """Where a stream's frames come from; ``next`` waits up to ``timeout`` seconds and gives b"" when nothing came."""
+class Source(Protocol[T]):
+    """What a stream shows: first ``opening``, then what ``next`` gives within ``timeout`` seconds, until ``ended``."""
 
     @property
     def ended(self) -> bool: ...
 
-    def opening(self) -> bytes: ...
+    @property
+    def opening(self) -> Sequence[T]: ...
 
-    async def next(self, timeout: float) -> bytes: ...
+    async def next(self, timeout: float) -> Sequence[T]: ...
 
 
 def frame(data: str, *, cursor: str | None = None, event: str | None = None) -> bytes:
@@ -54,12 +57,14 @@ def frame(data: str, *, cursor: str | None = None, event: str | None = None) -> 
     return f"{head}data: {escape_line_separators(data)}\n\n".encode()
 
 
-def stream_response(call: Call, source: Source, headers: Mapping[str, str]) -> Response:
-    """The open stream. It ends at its source's end, at the token's exp, when the process drains, or after 15 minutes;
-    except at the first with ``retry:``, so that the client comes back."""
+def stream_response(
+    call: Call, source: Source[T], show: Callable[[T], bytes], headers: Mapping[str, str] | None = None
+) -> Response:
+    """The open stream, each item as ``show`` prints it. It ends at its source's end, at the token's exp, when the
+    process drains, or after 15 minutes; except at the first with ``retry:``, so that the client comes back."""
     return _EventStream(
-        _body(call, source),
-        headers={**HEADERS, **headers},
+        _body(call, source, show),
+        headers={**HEADERS, **(headers or {})},
         ping=0,  # a task of its own per stream, 6 KiB, and its comments end in a blank line
         send_timeout=SEND_TIMEOUT_SECONDS,
         shutdown_event=cast("anyio.Event", _BeginDrain(call.gateway.operations)),
@@ -67,11 +72,11 @@ def stream_response(call: Call, source: Source, headers: Mapping[str, str]) -> R
     )
 
 
-async def _body(call: Call, source: Source) -> AsyncGenerator[bytes]:
+async def _body(call: Call, source: Source[T], show: Callable[[T], bytes]) -> AsyncGenerator[bytes]:
     settings, drain, clock = call.gateway.settings, call.gateway.operations.drain, asyncio.get_running_loop().time
     lifetime = min(settings.stream_recycle_seconds * _jittered(), call.caller.expires_at - time.time())
     ends_at, silence = clock() + lifetime, settings.heartbeat_seconds * HEARTBEAT_MARGIN
-    yield b": ok\n" + _retry(RETRY_MS * _jittered()) + source.opening()
+    yield b": ok\n" + _retry(RETRY_MS * _jittered()) + b"".join(map(show, source.opening))
     beat_at = clock() + silence
     while not source.ended:
         now = clock()
@@ -81,7 +86,7 @@ async def _body(call: Call, source: Source) -> AsyncGenerator[bytes]:
         if now >= ends_at:
             yield _retry(RETRY_MS * _jittered())
             return
-        frames = await source.next(min(ends_at, beat_at) - now)
+        frames = b"".join(map(show, await source.next(min(ends_at, beat_at) - now)))
         if frames or clock() >= beat_at:
             yield frames or HEARTBEAT
             beat_at = clock() + silence

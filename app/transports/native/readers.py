@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.errors import InvalidArgument
 from app.operations import read_events, read_tasks
 from app.operations.cursors import latest
-from app.operations.read_events import EventFrame, EventStream
+from app.operations.read_events import EventFrame
 from app.protocol import strict_json
 from app.protocol.models import parse
 from app.protocol.models.scalars import OptionalId, OptionalState, PageSize, Text, Timestamp
@@ -61,7 +61,11 @@ async def events(call: Call) -> Response:
     if stream is None:
         return Response(status_code=204)
     call.on_close(stream.close)
-    return stream_response(call, _Frames(stream), {})
+
+    def show(event: EventFrame) -> bytes:
+        return frame(event.body, cursor=f"{stream.reader.incarnation}.{event.seq}", event=event.kind)
+
+    return stream_response(call, stream, show)
 
 
 async def list_tasks(call: Call) -> Response:
@@ -127,27 +131,6 @@ ENDPOINTS = (
         response={"type": "object"},
     ),
 )  # fmt: skip
-
-
-class _Frames:
-    """An EventStream as SSE bytes: the kind is the event's name."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.ended
-
-    def opening(self) -> bytes:
-        return self._print(self._stream.opening)
-
-    async def next(self, timeout: float) -> bytes:
-        return self._print(await self._stream.next(timeout))
-
-    def _print(self, frames: list[EventFrame]) -> bytes:
-        incarnation = self._stream.reader.incarnation
-        return b"".join(frame(f.body, cursor=f"{incarnation}.{f.seq}", event=f.kind) for f in frames)
 
 
 def _wants_json(accept: str) -> bool:
