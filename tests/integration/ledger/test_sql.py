@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from alembic.script import ScriptDirectory
 
 import app.ledger
 from app.ledger import functions, migrations
@@ -72,6 +73,11 @@ async def test_states_of_sql_and_python_agree(bench: Bench) -> None:
             state in INTERRUPTED,
             state.wire,
         )
+
+
+def test_revisions_are_told_by_their_files_names() -> None:
+    script = ScriptDirectory.from_config(migrations.alembic_config(""))
+    assert migrations.revisions() == [found.revision for found in reversed(list(script.walk_revisions()))]
 
 
 async def test_migrate_is_idempotent_and_checked(empty_database_url: str) -> None:
