@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from app import metrics
+from app import metrics, offload
 from app.auth.caller import Caller
 from app.auth.handles import Handles
 from app.errors import LeaseLost, NotFound, TaskTerminal
@@ -63,13 +63,14 @@ class Sessions:
         held.limited = ClaimLimits.of(agent.config) != leases.NO_LIMITS
         return held
 
-    async def append(self, held: HeldLease, events: object) -> JsonObject:
-        """Write a batch of events, all or nothing.
+    async def append(self, held: HeldLease, events: object, *, size: int = 0) -> JsonObject:
+        """Write a batch of events, all or nothing; ``size`` is that of the request's body.
 
         Raises LeaseLost or TaskTerminal when the lease has ended, and the errors of ``parse_events`` and
         ``transitions.append``.
         """
-        batch = parse_events(events, task_id=held.key.task_id, context_id=held.context_id)
+        task, context, attempt = held.key.task_id, held.context_id, held.attempt
+        batch = await offload.run(size, lambda: parse_events(events, task_id=task, context_id=context, attempt=attempt))
         outcome = await transitions.append(self._db, lease=held.key, worker_id=held.worker_id, events=batch)
         match outcome:
             case Applied():
@@ -162,7 +163,7 @@ def _lost(outcome: AlreadyTerminal | StaleLease | TaskMissing) -> LeaseLost | Ta
             return TaskTerminal(metadata={"state": outcome.state.wire, "terminalSeq": seq, "lastSeq": seq})
         case StaleLease():
             metrics.FENCE_REJECTIONS.inc()
-            return LeaseLost(metadata={"state": outcome.state.wire})
+            return LeaseLost(metadata={"state": outcome.state.wire, "lastSeq": str(outcome.last_seq)})
         case TaskMissing():
             return NotFound()
         case _:

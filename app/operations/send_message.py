@@ -8,7 +8,7 @@ import re
 from typing import assert_never
 from uuid import UUID
 
-from app import metrics
+from app import metrics, offload
 from app.auth.caller import CallContext
 from app.errors import (
     IdempotencyConflict,
@@ -77,9 +77,7 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
     if request.message.role is not Role.USER:
         raise InvalidParams("message.role: must be ROLE_USER", violations=[("message.role", "must be ROLE_USER")])
     options = parse_options(request.metadata)
-    message = dump(request.message)
-    keys = _keys(ctx, door.agent, message)
-    body = dumps(_stored(message, ctx.traceparent))
+    body, keys = await offload.run(ctx.body_bytes, lambda: _printed(ctx, door.agent, request.message))
     with metrics.timed(metrics.SUBMIT_SECONDS):
         if request.message.task_id:
             sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options)
@@ -89,6 +87,12 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
         ops.wakeups.bump(task_key(ctx.caller.tenant, sent.task_id))
         ops.wakeups.bump(queue_key(door.agent_id))
     return sent
+
+
+def _printed(ctx: CallContext, agent: Agent, parsed: Message) -> tuple[str, Keys]:
+    """The message as JSON text to be kept, and its keys."""
+    message = dump(parsed)
+    return dumps(_stored(message, ctx.traceparent)), _keys(ctx, agent, message)
 
 
 def _keys(ctx: CallContext, agent: Agent, message: JsonObject) -> Keys:

@@ -149,7 +149,7 @@ class WorkerRoutes:
         held = await self._held(call)
         body = await call.json()
         events = cast("JsonObject", body).get("events") if isinstance(body, dict) else None
-        return _json(await self._sessions.append(held, events))
+        return _json(await self._sessions.append(held, events, size=call.body_bytes))
 
     async def retry(self, call: Call) -> Response:
         held = await self._held(call)
