@@ -27,13 +27,13 @@ class Client:
         self._door = f"/agents/{agent}/a2a"
         self._recorder = recorder
 
-    async def send(self, plan: Json, *, wait: bool, key: str, task: str = "", at: int | None = None) -> Op:
+    async def send(self, plan: Json, *, wait: bool, key: str, task: str = "") -> Op:
         """Send ``plan`` as a message (work.py), or send it again: then ``wait`` waits for the end of its turn."""
         message = {"messageId": key, "role": "ROLE_USER", "parts": [{"text": json.dumps(plan)}]}
         message |= {"taskId": task} if task else {}
         begun = self._recorder.begin("send", key=key, task=task)
         body = {"message": message, "configuration": {"returnImmediately": not wait}}
-        answer = await self._replicas.call("POST", f"{self._door}/message:send", body, at=at)
+        answer = await self._replicas.call("POST", f"{self._door}/message:send", body)
         if answer.status_code != 200:
             return self._refused(begun, answer, "UNSUPPORTED_OPERATION")
         found = answer.json()["task"]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,26 +40,13 @@ class Replicas:
     ) -> None:
         await asyncio.gather(*(client.aclose() for client in self._clients))
 
-    async def once(self, at: int, method: str, path: str, **options: Any) -> httpx.Response:
-        """One try at one replica. Raises httpx.TransportError."""
-        return await self._clients[at % len(self._clients)].request(method, path, **options)
-
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: Json | None = None,
-        *,
-        at: int | None = None,
-        seconds: float = ANSWER_SECONDS,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        """The first answer that is not 503, beginning at replica ``at`` or at any; fails after ``seconds``."""
-        place = next(self._turns) if at is None else at
-        deadline = time.monotonic() + seconds
+    async def call(self, method: str, path: str, body: Json | None = None) -> httpx.Response:
+        """The first answer that is not 503, whichever replica gives it; fails after ANSWER_SECONDS."""
+        place = next(self._turns)
+        deadline = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < deadline:
             try:
-                answer = await self.once(place, method, path, json=body, headers=headers)
+                answer = await self._clients[place % len(self._clients)].request(method, path, json=body)
             except httpx.TransportError:
                 self.unanswered += 1
             else:
@@ -69,4 +56,4 @@ class Replicas:
                 self.refusals += 1
             place += 1
             await asyncio.sleep(random.uniform(*PAUSE_SECONDS))
-        raise AssertionError(f"{method} {path}: no answer within {seconds} s")
+        raise AssertionError(f"{method} {path}: no answer within {ANSWER_SECONDS} s")

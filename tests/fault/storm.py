@@ -29,7 +29,6 @@ SETTINGS: Json = {
     "cancelGraceSeconds": 0.3,
     "retry": {"maxAttempts": 100, "backoffSeconds": 0, "maxBackoffSeconds": 0},
 }
-
 FOLLOW_UP: Json = {"chunks": 1, "end": "COMPLETED"}
 KEEPER_SECONDS = 0.1
 
