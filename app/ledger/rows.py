@@ -30,9 +30,10 @@ class AlreadyTerminal:
 
 @dataclass(frozen=True, slots=True)
 class StaleLease:
-    """The fence does not match: the lease has ended. ``state`` is the task's state now."""
+    """The fence does not match: the lease has ended. ``state`` and ``last_seq`` are the task's now."""
 
     state: TaskState
+    last_seq: int
 
 
 @dataclass(frozen=True, slots=True)

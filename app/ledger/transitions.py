@@ -202,7 +202,7 @@ def _lost(row: Record) -> AlreadyTerminal | StaleLease | TaskMissing:
         case "terminal":
             return AlreadyTerminal(TaskState(row["state"]), row["terminal_seq"])
         case "stale":
-            return StaleLease(TaskState(row["state"]))
+            return StaleLease(TaskState(row["state"]), row["last_seq"])
         case _:
             return TaskMissing()
 

@@ -188,7 +188,7 @@ class Model:
         for index, item in enumerate(batch):
             known = task.stored.get(item.event_id or "")
             if known is None:
-                return task.terminal if task.state.is_terminal else StaleLease(task.state)
+                return task.terminal if task.state.is_terminal else StaleLease(task.state, task.last_seq)
             if known.body != item.body:
                 return Refused("PRODUCER_EVENT_CONFLICT", index)
             found.append(known)
@@ -205,7 +205,7 @@ class Model:
             if task.state.is_terminal:
                 return task.terminal
             if task.lease is None or task.lease.fence != key.fence:
-                return StaleLease(task.state)
+                return StaleLease(task.state, task.last_seq)
             task.give_back(kind, ready)
         return LeaseEnded(task.state, task.last_seq)
 

@@ -183,7 +183,7 @@ async def test_a_batch_that_ended_a_turn_sent_again_after_the_next_claim(bench: 
     await bench.claim_one()
     again = await bench.append(lease, done)
     assert (again.seqs, again.turn_ended, again.lease_ended) == (first.seqs, True, True)
-    assert await bench.append(lease, status(TaskState.COMPLETED, "e9")) == StaleLease(TaskState.WORKING)
+    assert await bench.append(lease, status(TaskState.COMPLETED, "e9")) == StaleLease(TaskState.WORKING, 7)
 
 
 async def test_an_ending_event_known_from_an_earlier_lease_does_not_end_this_one(bench: Bench) -> None:

@@ -130,17 +130,16 @@ async def test_scenario_27_the_old_worker_writes_nothing_after_expiry(bench: Ben
     facts = json.loads(log[-1].body)["statusUpdate"]["metadata"][RESUME_EXTENSION]
     assert facts == {"reason": "LEASE_EXPIRED", "turn": 1, "attempt": 1}
     for event in (status(TaskState.WORKING), chunk("x"), status(TaskState.COMPLETED), status(TaskState.INPUT_REQUIRED)):
-        assert await bench.append(old, event) == StaleLease(TaskState.WORKING)
+        assert await bench.append(old, event) == StaleLease(TaskState.WORKING, log[-1].seq)
     (beat,) = await leases.heartbeat(bench.db, [key_of(old)], None)
     assert not beat.ok
-    assert await transitions.retry(bench.db, lease=key_of(old), error="x", delay_seconds=None) == StaleLease(
-        TaskState.WORKING
-    )
+    retried = await transitions.retry(bench.db, lease=key_of(old), error="x", delay_seconds=None)
+    assert retried == StaleLease(TaskState.WORKING, log[-1].seq)
     assert await bench.log(task_id) == log
     new = await bench.claim_one("w2")
     assert (new.attempt, new.turn) == (2, 1)
     assert new.fence > old.fence
-    assert await bench.append(old, status(TaskState.COMPLETED)) == StaleLease(TaskState.WORKING)
+    assert await bench.append(old, status(TaskState.COMPLETED)) == StaleLease(TaskState.WORKING, new.last_seq)
 
 
 async def test_attempts_run_out(bench: Bench) -> None:

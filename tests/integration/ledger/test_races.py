@@ -65,7 +65,7 @@ async def test_expiry_against_finish(database_url: str, round_: int) -> None:
                 assert await left.state(task_id) is TaskState.COMPLETED
                 outcomes["finished"] += 1
             else:
-                assert finished == StaleLease(TaskState.WORKING)
+                assert finished == StaleLease(TaskState.WORKING, 4)
                 assert isinstance(ended, LeaseEnded)
                 again = await left.claim_one()
                 assert again.attempt == 2

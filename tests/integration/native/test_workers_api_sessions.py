@@ -269,7 +269,7 @@ async def test_a_released_lease_writes_nothing_any_more(
         await worker.retry(lease, "x"),
     ):
         assert (answer.status_code, reason(answer)) == (409, "LEASE_LOST")
-        assert info(answer)["metadata"]["state"] == "TASK_STATE_WORKING"
+        assert info(answer)["metadata"] == {"state": "TASK_STATE_WORKING", "lastSeq": str(before[-1]["seq"])}
     assert await native_events(user, lease["taskId"]) == before
 
 

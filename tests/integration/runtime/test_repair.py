@@ -46,7 +46,7 @@ async def test_a_live_task_that_stands_in_no_queue_is_queued_again(
     assert all(str(task_id) in caplog.text for task_id in lost)
     await repair.run_once()
     assert metrics.TASKS_REPAIRED._value.get() == before + 3
-    assert await bench.append(lease, status(TaskState.COMPLETED)) == StaleLease(TaskState.WORKING)
+    assert await bench.append(lease, status(TaskState.COMPLETED)) == StaleLease(TaskState.WORKING, lease.last_seq)
     claimed = {again.task_id: again for again in await bench.claim(limit=10)}
     assert set(claimed) == {running, *waiting}, "and the paused one was let alone"
     assert [claimed[task_id].attempt for task_id in lost] == [2, 1, 1]
