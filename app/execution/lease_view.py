@@ -27,27 +27,26 @@ JsonObject = dict[str, Any]
 
 
 class HeldLease:
-    """What a leaseId says: which lease of which agent's task, held by which worker.
+    """What a leaseId says: which lease of which agent's task, which attempt it is, held by which worker.
 
     ``limited``: its agent's leases are limited in number, so the end of one lets another begin.
     """
 
-    __slots__ = ("agent_id", "context_id", "key", "limited", "worker_id")
+    __slots__ = ("agent_id", "attempt", "context_id", "key", "limited", "worker_id")
 
-    def __init__(self, key: LeaseKey, agent_id: str, context_id: str, worker_id: str) -> None:
+    def __init__(self, key: LeaseKey, agent_id: str, context_id: str, attempt: int, worker_id: str) -> None:
         self.key = key
         self.agent_id = agent_id
         self.context_id = context_id
+        self.attempt = attempt
         self.worker_id = worker_id
         self.limited = False
 
 
 def seal_lease(handles: Handles, claimed: Claimed, worker_id: str) -> str:
     """The leaseId: opaque, URL-safe, signed, and it carries the fence."""
-    return handles.seal(
-        LEASE_KIND,
-        [claimed.tenant, str(claimed.task_id), claimed.agent_id, claimed.context_id, claimed.fence, worker_id],
-    )
+    about = [claimed.tenant, str(claimed.task_id), claimed.agent_id, claimed.context_id]
+    return handles.seal(LEASE_KIND, [*about, claimed.fence, claimed.attempt, worker_id])
 
 
 def open_lease(handles: Handles, lease_id: str) -> HeldLease:
@@ -55,8 +54,10 @@ def open_lease(handles: Handles, lease_id: str) -> HeldLease:
     payload = handles.open(LEASE_KIND, lease_id)
     if payload is None:
         raise NotFound
-    tenant, task_id, agent_id, context_id, fence, worker_id = cast("tuple[str, str, str, str, int, str]", payload)
-    return HeldLease(LeaseKey(tenant, UUID(task_id), fence), agent_id, context_id, worker_id)
+    tenant, task_id, agent_id, context_id, fence, attempt, worker_id = cast(
+        "tuple[str, str, str, str, int, int, str]", payload
+    )
+    return HeldLease(LeaseKey(tenant, UUID(task_id), fence), agent_id, context_id, attempt, worker_id)
 
 
 async def describe(

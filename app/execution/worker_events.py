@@ -32,8 +32,9 @@ class _ProducerEventId(WireModel):
     producer_event_id: Annotated[Id | None, Field(alias="producerEventId")] = None
 
 
-def parse_events(value: object, *, task_id: UUID, context_id: str) -> list[NewEvent]:
-    """The events of ``{"events": [...]}``'s list, with taskId, contextId and messageIds filled in.
+def parse_events(value: object, *, task_id: UUID, context_id: str, attempt: int) -> list[NewEvent]:
+    """The events of ``{"events": [...]}``'s list, with taskId, contextId and messageIds filled in, and with each new
+    artifact marked with its attempt (ledger.md, Attempts).
 
     Raises InvalidArgument (with the field's path), InvalidTransition or NotSupported; then nothing may be stored.
     """
@@ -42,7 +43,7 @@ def parse_events(value: object, *, task_id: UUID, context_id: str) -> list[NewEv
     items = cast("list[object]", value)
     if len(items) > MAX_EVENTS:
         raise _invalid("events", f"must have at most {MAX_EVENTS} events, has {len(items)}")
-    reader = _EventReader(str(task_id), context_id)
+    reader = _EventReader(str(task_id), context_id, attempt)
     events = [reader.read(item, f"events[{index}]") for index, item in enumerate(items)]
     _check_ids(events)
     _check_course(events)
@@ -52,9 +53,10 @@ def parse_events(value: object, *, task_id: UUID, context_id: str) -> list[NewEv
 class _EventReader:
     """Reads single events for one task."""
 
-    def __init__(self, task_id: str, context_id: str) -> None:
+    def __init__(self, task_id: str, context_id: str, attempt: int) -> None:
         self._task_id = task_id
         self._context_id = context_id
+        self._attempt = attempt
 
     def read(self, value: object, at: str) -> NewEvent:
         if not isinstance(value, dict):
@@ -113,11 +115,19 @@ class _EventReader:
             kind="artifact",
             producer_event_id=producer_id,
             body_hash=sha256_of(["artifact", content]),
-            artifact=strict_json.dumps(content),
+            artifact=strict_json.dumps({**content, "artifact": self._marked(content["artifact"], update.append)}),
             artifact_id=update.artifact.artifact_id,
             append=update.append,
             last_chunk=update.last_chunk,
         )
+
+    def _marked(self, artifact: object, append: bool) -> JsonObject:
+        """Earlier attempts' artifacts stay, so each says whose it is; what is appended belongs to what is there."""
+        own = _without_broker_part(cast("JsonObject", artifact))
+        if append:
+            return own
+        metadata = cast("JsonObject", own.get("metadata", {}))
+        return {**own, "metadata": {**metadata, RESUME_EXTENSION: {"attempt": self._attempt}}}
 
     def _message_event(self, body: JsonObject, at: str, producer_id: str | None) -> NewEvent:
         message = parse(Message, self._complete_message(body, producer_id), at=at, error=InvalidArgument)

@@ -6,6 +6,7 @@ import re
 import httpx
 import pytest
 
+from app.protocol.events import RESUME_EXTENSION
 from tests.contract.conftest import Agent
 from tests.contract.doors import Json, say, text
 from tests.support.tokens import bearer, mint
@@ -43,7 +44,7 @@ async def test_a2a_python_735_append_merges_metadata(agent: Agent) -> None:
         await worker.write(lease, artifact("x", "1", metadata={"a": 1, "b": 1}))
         await worker.write(lease, artifact("x", "2", append=True, metadata={"b": 2, "c": 3}))
         (found,) = await shown(agent, lease)
-        assert found["metadata"] == {"a": 1, "b": 2, "c": 3}
+        assert found["metadata"] == {"a": 1, "b": 2, "c": 3, RESUME_EXTENSION: {"attempt": 1}}
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,39 @@ async def test_a_batch_is_stored_in_order_and_completed(
     )
     assert events[3]["statusUpdate"]["status"]["timestamp"].endswith("Z")
     task = await get_task(user, agent, lease["taskId"])
-    assert task["artifacts"] == [{"artifactId": "stock", "parts": [{"text": "A:"}, {"text": "3"}]}]
+    parts = [{"text": "A:"}, {"text": "3"}]
+    assert task["artifacts"] == [{"artifactId": "stock", "parts": parts, "metadata": {EXTENSION: {"attempt": 1}}}]
 
 
 async def test_append_false_replaces(user: httpx.AsyncClient, agent: str, worker: LeaseWorker, lease: Json) -> None:
     await worker.write(lease, artifact("stock", "A:"), artifact("stock", "3", last=True), status("COMPLETED"))
     task = await get_task(user, agent, lease["taskId"])
-    assert task["artifacts"] == [{"artifactId": "stock", "parts": [{"text": "3"}]}]
+    marked = {EXTENSION: {"attempt": 1}}
+    assert task["artifacts"] == [{"artifactId": "stock", "parts": [{"text": "3"}], "metadata": marked}]
+
+
+async def test_an_artifact_is_marked_with_its_attempt(
+    user: httpx.AsyncClient, agent: str, worker: LeaseWorker, lease: Json
+) -> None:
+    given = {"mine": 1, EXTENSION: {"attempt": 7, "more": True}}
+    await worker.write(lease, artifact("kept", "1", metadata=given), artifact("again", "1"))
+    await worker.retry(lease, "boom", delaySeconds=0)
+    second = await worker.lease_one()
+    batch = [
+        {"producerEventId": "e1"} | artifact("again", "2", metadata=given),
+        {"producerEventId": "e2"} | artifact("kept", "3", append=True, metadata=given),
+    ]
+    first = await worker.write(second, *batch)
+    assert await worker.write(second, *batch) == first | {"duplicates": [0, 1]}
+    task = await get_task(user, agent, lease["taskId"])
+    found = {one["artifactId"]: one["metadata"] for one in task["artifacts"]}
+    assert found == {
+        "kept": {"mine": 1, EXTENSION: {"attempt": 1}}, "again": {"mine": 1, EXTENSION: {"attempt": 2}},
+    }  # fmt: skip
+    await worker.retry(second, "boom", delaySeconds=0)
+    third = await worker.lease_one()
+    again = await worker.write(third, batch[0])
+    assert again["duplicates"] == [0], "its hash is of what the worker sent, whichever attempt sends it"
 
 
 async def test_a_message_without_an_id_gets_one_and_its_repeat_the_same(

@@ -74,7 +74,8 @@ async def test_views(user: httpx.AsyncClient, agent: str, worker: LeaseWorker) -
     assert light["turn"] == 2
     await worker.release(light)
     full = await worker.lease_one(taskView="full")
-    assert full["task"]["artifacts"] == [{"artifactId": "A", "parts": [{"text": "1"}]}]
+    marked = {EXTENSION: {"attempt": 1}}
+    assert full["task"]["artifacts"] == [{"artifactId": "A", "parts": [{"text": "1"}], "metadata": marked}]
     assert len(full["task"]["history"]) > 20
     assert full["attempt"] == 1, "a release is not counted"
 
