@@ -5,7 +5,6 @@ answered. Called by the doors, the operations and the executor side.
 """
 
 import asyncio
-import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -20,14 +19,4 @@ async def run(size: int, work: Callable[[], _T]) -> _T:
     """What ``work`` returns or raises; ``size`` is of the body it works on, in bytes. It must not touch the loop."""
     if size < LARGE_BYTES:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_thread, _uncollected, work)
-
-
-def _uncollected(work: Callable[[], _T]) -> _T:
-    """The garbage collector goes through all objects again and again while a million new ones are made, and stops all
-    threads meanwhile: most of the time that a body of empty lists takes."""
-    gc.disable()
-    try:
-        return work()
-    finally:
-        gc.enable()
+    return await asyncio.get_running_loop().run_in_executor(_thread, work)
