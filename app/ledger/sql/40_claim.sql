@@ -133,8 +133,10 @@ BEGIN
    WHERE s.tenant_id = p_tenant AND s.task_id = p_task RETURNING * INTO q;
   SELECT * INTO t FROM tasks s WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.fence = q.fence - 1
      AND NOT is_terminal(s.state) FOR NO KEY UPDATE;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'queue and task disagree: %', p_task USING ERRCODE = 'XX001';
+  IF NOT FOUND THEN  -- cannot arise; raising would stop all work of the agent. A live task is queued again by the repair.
+    RAISE WARNING 'queue and task disagree: %', p_task;
+    DELETE FROM queue s WHERE s.tenant_id = p_tenant AND s.task_id = p_task;
+    RETURN;
   END IF;
   v_first := t.attempt = 0;
   t := task_advance_locked(t, 2::smallint, 1 + v_first::int, p_at, 'claim', NULL, t.attempt + 1, NULL);

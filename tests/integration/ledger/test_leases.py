@@ -259,6 +259,14 @@ async def test_queue_timeout(bench: Bench) -> None:
     assert (await bench.append(lease, status(TaskState.COMPLETED))).state is TaskState.COMPLETED
 
 
+async def test_a_queue_row_that_disagrees_with_its_task_stops_nothing_else(bench: Bench) -> None:
+    bad, good = (await bench.submit()).task_id, (await bench.submit()).task_id
+    async with bench.db.tenant("a") as connection:
+        await connection.execute("UPDATE queue SET fence = 7 WHERE task_id = $1", bad)
+    assert [lease.task_id for lease in await bench.claim(limit=5)] == [good]
+    assert (await bench.load(bad)).head.run_at is None, "left to the repair (65_repair.sql)"
+
+
 async def test_a_forgotten_pause_is_canceled(bench: Bench) -> None:
     task_id = (await bench.submit()).task_id
     await bench.append(await bench.claim_one(), status(TaskState.INPUT_REQUIRED))
