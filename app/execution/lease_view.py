@@ -1,12 +1,13 @@
 """A lease as workers see it: the leaseId, the task, and the message that started this turn (native-api.md, Workers)."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
 from app.auth.handles import Handles
-from app.errors import NotFound
+from app.errors import NotFound, Unavailable
 from app.ledger import tasks
 from app.ledger.inputs import LeaseKey
 from app.ledger.pool import Database
@@ -15,6 +16,8 @@ from app.protocol import fold, strict_json
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import format_timestamp
 from app.protocol.states import TaskState
+
+log = logging.getLogger("waystation.leasing")
 
 LEASE_KIND: Final = "lease"
 LIGHT_MESSAGES: Final = 20
@@ -62,8 +65,8 @@ def open_lease(handles: Handles, lease_id: str) -> HeldLease:
 
 async def describe(
     db: Database, handles: Handles, claimed: Sequence[Claimed], *, worker_id: str, view: TaskView
-) -> list[JsonObject]:
-    """The leases as JSON objects, in order. Raises Unavailable."""
+) -> list[JsonObject | None]:
+    """The leases as JSON objects, in order; None for one whose task cannot be read. Raises Unavailable."""
     reads = asyncio.Semaphore(READS_AT_ONCE)
 
     async def one(lease: Claimed) -> JsonObject:
@@ -77,7 +80,16 @@ async def describe(
             task = fold.view(task, history_length=LIGHT_MESSAGES, include_artifacts=False)
         return _lease(lease, seal_lease(handles, lease, worker_id), task, body)
 
-    return list(await asyncio.gather(*(one(lease) for lease in claimed)))
+    async def guarded(lease: Claimed) -> JsonObject | None:
+        try:
+            return await one(lease)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("task %s cannot be read for its lease", lease.task_id)
+            return None
+
+    return list(await asyncio.gather(*(guarded(lease) for lease in claimed)))
 
 
 def _first_attempt(lease: Claimed, body: JsonObject) -> JsonObject | None:

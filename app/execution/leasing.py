@@ -59,12 +59,14 @@ class Leasing:
         if not claimed and not self._draining:
             claimed = await self._wait(agent_id, want, wait_seconds)
         try:
-            return Granted(
-                claimed, await describe(self._db, self._handles, claimed, worker_id=want.worker_id, view=view)
-            )
+            views = await describe(self._db, self._handles, claimed, worker_id=want.worker_id, view=view)
         except BaseException:
             self.give_back(claimed)
             raise
+        pairs = list(zip(claimed, views, strict=True))
+        self._return([lease for lease, shown in pairs if shown is None], error="The task cannot be read")
+        readable = [(lease, shown) for lease, shown in pairs if shown is not None]
+        return Granted([lease for lease, _ in readable], [shown for _, shown in readable])
 
     async def _held(self, agent_id: str, want: Want) -> list[Claimed]:
         if want.claim_id is None:
@@ -86,9 +88,13 @@ class Leasing:
 
     def give_back(self, claimed: Sequence[Claimed]) -> None:
         """Release leases that nobody received, in the background; what cannot be released expires."""
+        metrics.LEASES_GIVEN_BACK.inc(len(claimed))
+        self._return(claimed)
+
+    def _return(self, claimed: Sequence[Claimed], *, error: str | None = None) -> None:
+        """With an ``error`` the attempt counts: a task that can never be shown must not come back for ever."""
         if claimed:
-            metrics.LEASES_GIVEN_BACK.inc(len(claimed))
-            task = asyncio.create_task(self._release(claimed), name="give-back")
+            task = asyncio.create_task(self._end(claimed, error), name="give-back")
             self._releases.add(task)
             task.add_done_callback(self._releases.discard)
 
@@ -119,11 +125,14 @@ class Leasing:
             )
         return loop
 
-    async def _release(self, claimed: Sequence[Claimed]) -> None:
+    async def _end(self, claimed: Sequence[Claimed], error: str | None) -> None:
         for lease in claimed:
             key = LeaseKey(lease.tenant, lease.task_id, lease.fence)
             try:
-                await transitions.release(self._db, lease=key, delay_seconds=None)
+                if error is None:
+                    await transitions.release(self._db, lease=key, delay_seconds=None)
+                else:
+                    await transitions.retry(self._db, lease=key, error=error, delay_seconds=None)
             except Unavailable:
                 log.warning("leases that nobody received could not be given back: they will expire")
                 return

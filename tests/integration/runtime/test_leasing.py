@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -17,10 +18,11 @@ from app.execution.claim_loop import Want
 from app.execution.lease_view import seal_lease
 from app.execution.leasing import Granted, Leasing
 from app.execution.session import Sessions
-from app.ledger import agents
+from app.ledger import agents, tasks
 from app.ledger.directory import AgentDirectory
 from app.ledger.pool import Database
 from app.ledger.wakeups import Wakeups, queue_key
+from app.protocol.states import TaskState
 from tests.support.ledger import Bench
 from tests.support.tcp_proxy import proxied
 
@@ -208,6 +210,22 @@ async def test_a_database_that_is_away_is_told_to_all_pollers(
             await bench.submit()
             assert len((await asyncio.wait_for(ask(leasing, bench), 10)).claimed) == 1
         await db.close()
+
+
+async def test_a_task_that_cannot_be_read_stops_no_other(
+    bench: Bench, wakeups: Wakeups, leasing: Leasing, database_url: str
+) -> None:
+    """Its attempts are used up, so that it does not come back for ever."""
+    unreadable, other = await bench.submit(), await bench.submit()
+    admin = await asyncpg.connect(database_url)
+    await admin.execute("UPDATE events SET body = '{' WHERE task_id = $1", unreadable.task_id)
+    await admin.close()
+    granted = await asyncio.wait_for(ask(leasing, bench, limit=2), 5)
+    assert [lease.task_id for lease in granted.claimed] == [other.task_id]
+    assert [shown["taskId"] for shown in granted.shown] == [str(other.task_id)]
+    async with asyncio.timeout(10):
+        while (head := await tasks.head(bench.db, "a", unreadable.task_id)) and head.state is not TaskState.FAILED:
+            assert (await ask(leasing, bench, wait=0.1)).shown == []
 
 
 async def test_stopping_waits_for_what_is_given_back(bench: Bench, wakeups: Wakeups) -> None:
