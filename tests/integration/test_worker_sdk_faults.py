@@ -161,20 +161,26 @@ async def test_a_waiting_task_outlives_gateway_and_worker(
 
 
 async def test_sigterm_lets_a_turn_end_and_takes_no_other(
-    broker: BrokerProcess, client: Client, start_worker: StartWorker
+    broker: BrokerProcess, client: Client, start_worker: StartWorker, tmp_path: Path
 ) -> None:
     """The turn outlasts its lease of one second, so the heartbeat goes on during the drain."""
-    task = await client.send("go")
-    worker = start_worker("tests.integration.worker_sdk:two_seconds")
+    end = tmp_path / "end"
+    task = await client.send(str(end))
+    worker = start_worker("tests.integration.worker_sdk:until_told")
     await begun(client, task["id"])
     worker.process.send_signal(signal.SIGTERM)
-    other = await client.send("go")
+    expiry = await client.lease_expiry(task["id"])
+    other = await client.send(str(end))
+    async with asyncio.timeout(20):
+        while await client.lease_expiry(task["id"]) < expiry + 1.5:
+            await asyncio.sleep(0.05)
+    end.touch()
     assert await asyncio.to_thread(worker.process.wait, 15) == 0
     done = await client.task(task["id"])
     assert (state(done), said(done)) == ("COMPLETED", "in time")
     assert (await client.events(task["id"]))[-1]["attempt"] == 1
     second = worker_for(broker)
-    second.agent(AGENT)(agents.two_seconds)
+    second.agent(AGENT)(agents.until_told)
     async with working(second):
         done = await client.ended(other["id"])
     log = await client.events(other["id"])

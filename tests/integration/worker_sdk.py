@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -66,6 +67,12 @@ class Client:
         )
         assert answer.status_code == 200, answer.text
         return answer.json()["events"]
+
+    async def lease_expiry(self, task_id: str) -> float:
+        """When the lease of a task that is being worked on ends, in POSIX seconds."""
+        answer = await self.http.get(f"/v1/tasks/{task_id}")
+        assert answer.status_code == 200, answer.text
+        return datetime.fromisoformat(answer.json()["lease"]["expiresAt"]).timestamp()
 
     async def until(self, task_id: str, condition: Callable[[Json], bool], seconds: float = 30) -> Json:
         """The task, as soon as ``condition`` holds; a broker that is away meanwhile is asked again."""
@@ -161,10 +168,11 @@ async def tell_and_wait(ctx: Context) -> str:
     return f"attempt {ctx.attempt}"
 
 
-async def two_seconds(ctx: Context) -> str:
-    """Longer than a lease of one second."""
+async def until_told(ctx: Context) -> str:
+    """Until the file is there whose path is the text."""
     await ctx.progress("begun")
-    await asyncio.sleep(2)
+    while not Path(ctx.text).exists():
+        await asyncio.sleep(0.02)
     return "in time"
 
 

@@ -7,11 +7,13 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
+from tests.fault.watching import gauge, until
 from tests.support.broker import BrokerProcess
-from tests.support.calls import send
+from tests.support.calls import native_events, send
 from tests.support.oidc import AUDIENCE, Forge, OidcServer, rsa_jwk
 from tests.support.postgres import OwnPostgres, SharedPostgres
 from tests.support.tokens import bearer, mint
@@ -162,7 +164,10 @@ async def _stop_under_load(broker: BrokerProcess) -> None:
         poll = asyncio.create_task(worker.lease(wait=60))
         blocked = asyncio.create_task(send(user, "x", wait=True, taskId=held["taskId"]))
         streams = [asyncio.create_task(_read_stream(user, task["id"])) for task in tasks]
-        await asyncio.sleep(1.5)
+        await until(lambda: gauge(broker, "pollers_waiting") == 1 and gauge(broker, "streams_open") == len(streams))
+        async with asyncio.timeout(20):
+            while (await native_events(user, held["taskId"]))[-1]["kind"] != "message.user":
+                await asyncio.sleep(0.02)
         assert not any(call.done() for call in (beat, poll, blocked, *streams))
         start = time.monotonic()
         broker.signal(signal.SIGTERM)
@@ -262,12 +267,24 @@ async def test_it_starts_while_postgres_is_briefly_away(own_postgres: OwnPostgre
     broker = BrokerProcess(dsn, tmp_path / "log")
     try:
         broker.spawn()
-        await asyncio.sleep(2)
+        await knocked(urlsplit(dsn).port)
         await own_postgres.resume()
         await asyncio.to_thread(broker.wait_ready)
     finally:
         broker.close()
         print(broker.output())
+
+
+async def knocked(port: int | None) -> None:
+    """Until somebody has tried to connect to a port at which nobody listens otherwise; it is cut off at once."""
+    knock = asyncio.Event()
+
+    def cut_off(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+        knock.set()
+
+    async with await asyncio.start_server(cut_off, "127.0.0.1", port):
+        await asyncio.wait_for(knock.wait(), 30)
 
 
 async def _through_an_outage(broker: BrokerProcess, server: OwnPostgres) -> None:
@@ -279,7 +296,7 @@ async def _through_an_outage(broker: BrokerProcess, server: OwnPostgres) -> None
         task = await send(user, "x")
         lease = await worker.lease_one()
         poll = asyncio.create_task(worker.http.post("/v1/agents/x/leases", json={"workerId": "w", "waitSeconds": 60}))
-        await asyncio.sleep(0.5)
+        await until(lambda: gauge(broker, "pollers_waiting") == 1)
         await server.kill()
         batch = {"producerEventId": "e1"} | status("WORKING", "still here")
         body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
