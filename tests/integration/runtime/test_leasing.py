@@ -14,7 +14,7 @@ from app import metrics
 from app.auth.caller import Caller
 from app.auth.handles import Handles
 from app.errors import Unavailable
-from app.execution.claim_loop import Want
+from app.execution.claim_loop import RETRY_SECONDS, ClaimLoop, Want
 from app.execution.lease_view import seal_lease
 from app.execution.leasing import Granted, Leasing
 from app.execution.session import Sessions
@@ -55,14 +55,34 @@ def ask(
     return asyncio.create_task(leasing.lease(bench.agent, want, wait_seconds=wait, view="light"))
 
 
-async def settled() -> None:
-    """Until the claims that were just asked for have come back empty and the loops wait for hints only."""
-    await asyncio.sleep(0.8)
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> dict[ClaimLoop, int]:
+    """How often each claim loop of the test has come back empty since its last hint."""
+    found: dict[ClaimLoop, int] = {}
+    pause = ClaimLoop._pause
+
+    def told(loop: ClaimLoop, looks: int) -> float:
+        found[loop] = looks
+        return pause(loop, looks)
+
+    monkeypatch.setattr(ClaimLoop, "_pause", told)
+    return found
 
 
-async def test_a_hint_serves_the_waiting_poller(bench: Bench, wakeups: Wakeups, leasing: Leasing) -> None:
+async def settled(looks: dict[ClaimLoop, int], *polls: "asyncio.Task[Granted]") -> None:
+    """Until all ``polls`` have been looked for in vain and their loops wait for hints only."""
+    async with asyncio.timeout(10):
+        while sum(len(loop._waiting) for loop in looks) < len(polls) or any(
+            loop._signal._event.is_set() or count < len(RETRY_SECONDS) for loop, count in looks.items() if loop._waiting
+        ):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_hint_serves_the_waiting_poller(
+    bench: Bench, wakeups: Wakeups, leasing: Leasing, looks: dict[ClaimLoop, int]
+) -> None:
     poll = ask(leasing, bench)
-    await settled()
+    await settled(looks, poll)
     sent = await bench.submit()
     wakeups.bump(queue_key(bench.agent))
     granted = await asyncio.wait_for(poll, 5)
@@ -70,19 +90,19 @@ async def test_a_hint_serves_the_waiting_poller(bench: Bench, wakeups: Wakeups, 
     assert granted.shown[0]["taskId"] == str(sent.task_id)
 
 
-async def test_without_a_hint_the_poll_finds_it(bench: Bench, wakeups: Wakeups) -> None:
+async def test_without_a_hint_the_poll_finds_it(bench: Bench, wakeups: Wakeups, looks: dict[ClaimLoop, int]) -> None:
     async with replica(bench.db, wakeups, poll_seconds=0.2) as leasing:
         poll = ask(leasing, bench)
-        await settled()
+        await settled(looks, poll)
         await bench.submit()
         assert len((await asyncio.wait_for(poll, 5)).claimed) == 1
 
 
 async def test_a_lane_that_was_locked_at_the_hint_is_tried_again_soon(
-    bench: Bench, wakeups: Wakeups, leasing: Leasing
+    bench: Bench, wakeups: Wakeups, leasing: Leasing, looks: dict[ClaimLoop, int]
 ) -> None:
     poll = ask(leasing, bench)
-    await settled()
+    await settled(looks, poll)
     await bench.submit()
     async with bench.db.tenant(bench.tenant) as connection:
         await connection.fetch("SELECT 1 FROM lanes WHERE tenant_id = $1 FOR NO KEY UPDATE", bench.tenant)
@@ -92,9 +112,11 @@ async def test_a_lane_that_was_locked_at_the_hint_is_tried_again_soon(
     assert len((await asyncio.wait_for(poll, 2)).claimed) == 1
 
 
-async def test_pollers_are_served_in_their_order(bench: Bench, wakeups: Wakeups, leasing: Leasing) -> None:
+async def test_pollers_are_served_in_their_order(
+    bench: Bench, wakeups: Wakeups, leasing: Leasing, looks: dict[ClaimLoop, int]
+) -> None:
     first, second = ask(leasing, bench, "w1"), ask(leasing, bench, "w2")
-    await settled()
+    await settled(looks, first, second)
     await bench.submit()
     wakeups.bump(queue_key(bench.agent))
     assert len((await asyncio.wait_for(first, 5)).claimed) == 1
@@ -104,7 +126,9 @@ async def test_pollers_are_served_in_their_order(bench: Bench, wakeups: Wakeups,
     assert len((await asyncio.wait_for(second, 5)).claimed) == 1
 
 
-async def test_what_one_replica_leaves_the_other_takes(bench: Bench, wakeups: Wakeups, database_url: str) -> None:
+async def test_what_one_replica_leaves_the_other_takes(
+    bench: Bench, wakeups: Wakeups, database_url: str, looks: dict[ClaimLoop, int]
+) -> None:
     """One hint, two tasks, one poller on each of two replicas: the one that loses the lane hears of the rest."""
     far = Wakeups(database_url)
     await far.start()
@@ -112,7 +136,7 @@ async def test_what_one_replica_leaves_the_other_takes(bench: Bench, wakeups: Wa
     async with replica(bench.db, wakeups) as near_leasing, replica(bench.db, far) as far_leasing:
         for _ in range(5):
             polls = [ask(near_leasing, bench, "near"), ask(far_leasing, bench, "far")]
-            await settled()
+            await settled(looks, *polls)
             await bench.submit()
             await bench.submit()
             wakeups.bump(queue_key(bench.agent))
@@ -122,10 +146,10 @@ async def test_what_one_replica_leaves_the_other_takes(bench: Bench, wakeups: Wa
 
 
 async def test_a_poller_that_goes_before_its_claim_leaves_nothing_behind(
-    bench: Bench, wakeups: Wakeups, leasing: Leasing
+    bench: Bench, wakeups: Wakeups, leasing: Leasing, looks: dict[ClaimLoop, int]
 ) -> None:
     gone, stays = ask(leasing, bench, "gone"), ask(leasing, bench, "stays")
-    await settled()
+    await settled(looks, gone, stays)
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)
     sent = await bench.submit()
@@ -153,7 +177,7 @@ async def test_a_poller_that_goes_during_its_claim_gives_the_lease_back(bench: B
 
 
 async def test_the_end_of_a_lease_lets_the_next_begin_where_they_are_limited(
-    bench: Bench, wakeups: Wakeups, database_url: str
+    bench: Bench, wakeups: Wakeups, database_url: str, looks: dict[ClaimLoop, int]
 ) -> None:
     """Two replicas, which hear of an end by its hint; where nothing is limited there is none."""
     config = {"maxConcurrency": 1}
@@ -170,7 +194,7 @@ async def test_the_end_of_a_lease_lets_the_next_begin_where_they_are_limited(
         (first,) = (await ask(near_leasing, bench, limit=5)).claimed
         polls = [ask(near_leasing, bench, "near", limit=5), ask(far_leasing, bench, "far", limit=5)]
         while polls:
-            await settled()
+            await settled(looks, *polls)
             assert not any(poll.done() for poll in polls)
             held = await sessions.open(caller, seal_lease(HANDLES, first, "w"))
             await sessions.append(held, [{"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}}])
@@ -181,9 +205,11 @@ async def test_the_end_of_a_lease_lets_the_next_begin_where_they_are_limited(
     await far.stop()
 
 
-async def test_draining_answers_all_pollers_and_grants_nothing_more(bench: Bench, leasing: Leasing) -> None:
+async def test_draining_answers_all_pollers_and_grants_nothing_more(
+    bench: Bench, leasing: Leasing, looks: dict[ClaimLoop, int]
+) -> None:
     polls = [ask(leasing, bench) for _ in range(3)]
-    await settled()
+    await settled(looks, *polls)
     start = time.monotonic()
     leasing.drain()
     assert [each.claimed for each in await asyncio.gather(*polls)] == [[], [], []]
@@ -194,13 +220,13 @@ async def test_draining_answers_all_pollers_and_grants_nothing_more(bench: Bench
 
 
 async def test_a_database_that_is_away_is_told_to_all_pollers(
-    bench: Bench, database_url: str, wakeups: Wakeups
+    bench: Bench, database_url: str, wakeups: Wakeups, looks: dict[ClaimLoop, int]
 ) -> None:
     async with proxied(database_url) as (proxy, dsn):
         db = await Database.connect(dsn, size=2)
         async with replica(db, wakeups) as leasing:
             polls = [ask(leasing, bench) for _ in range(3)]
-            await settled()
+            await settled(looks, *polls)
             proxy.refuse()
             wakeups.bump(queue_key(bench.agent))
             for poll in polls:
