@@ -20,6 +20,7 @@ from app.protocol.states import TaskState
 log = logging.getLogger("waystation.leasing")
 
 LEASE_KIND: Final = "lease"
+LEASE_FIELDS: Final = 7
 LIGHT_MESSAGES: Final = 20
 READS_AT_ONCE: Final = 4
 EVENTS_OF_FIRST_CLAIM: Final = 3
@@ -55,7 +56,7 @@ def seal_lease(handles: Handles, claimed: Claimed, worker_id: str) -> str:
 def open_lease(handles: Handles, lease_id: str) -> HeldLease:
     """What was sealed. Raises NotFound for anything else."""
     payload = handles.open(LEASE_KIND, lease_id)
-    if payload is None:
+    if payload is None or len(payload) != LEASE_FIELDS:  # one of an older release has other fields
         raise NotFound
     tenant, task_id, agent_id, context_id, fence, attempt, worker_id = cast(
         "tuple[str, str, str, str, int, int, str]", payload

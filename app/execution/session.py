@@ -178,7 +178,6 @@ def _beat(lease_id: str, result: HeartbeatResult) -> JsonObject:
     if result.ok and result.expires_at is not None:
         expires_at = format_timestamp(result.expires_at)
         return {"leaseId": lease_id, "ok": True, "expiresAt": expires_at, "signal": result.signal}
-    metrics.FENCE_REJECTIONS.inc()
     terminal = result.state is not None and result.state.is_terminal
     return {
         "leaseId": lease_id,
