@@ -19,6 +19,9 @@ MAX_PER_ADDRESS: Final = 200
 LINGER_SECONDS: Final = 10.0
 """How long the rest of a request is read whose answer has been given."""
 
+STALL_SECONDS: Final = 20.0
+"""A peer that takes nothing of its answer for so long is cut off: answers are memory. ``sse`` is stricter."""
+
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%s"
@@ -74,6 +77,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._close_after_body = False
         self._refused = False
         self._timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -86,6 +90,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer(None)
+        self._forget_stall()
         if self._address is not None:
             self._limit.leave(self._address)
             self._address = None
@@ -128,6 +133,14 @@ class GuardedHttp(HttpToolsProtocol):
         if self._body_open:
             self._set_timer(LINGER_SECONDS)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_stall()
+
+    def resume_writing(self) -> None:
+        self._forget_stall()
+        super().resume_writing()
+
     def close_politely(self) -> None:
         """Close; but while the client still sends say only that no more comes, and read on."""
         if not self._body_open or self.transport.is_closing() or not self.transport.can_write_eof():
@@ -151,6 +164,21 @@ class GuardedHttp(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._time_over)
+
+    def _watch_stall(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._judge_stall, waiting)
+
+    def _judge_stall(self, waiting: int) -> None:
+        if self.transport.get_write_buffer_size() >= waiting:
+            self.transport.abort()
+        else:
+            self._watch_stall()
+
+    def _forget_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _time_over(self) -> None:
         self.transport.abort()

@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from app.transports.http_protocol import HEAD_SECONDS, AddressLimit
+from app.transports.http_protocol import HEAD_SECONDS, STALL_SECONDS, AddressLimit
 from tests.support.broker import BrokerProcess
 from tests.support.postgres import SharedPostgres, run_sync
 from tests.support.tokens import mint
@@ -130,6 +131,28 @@ async def test_a_refused_body_that_never_ends_is_cut(server: BrokerProcess) -> N
         pass
     assert time.monotonic() - started < 20
     writer.transport.abort()
+
+
+async def test_a_peer_that_takes_nothing_of_its_answer_is_cut_off_and_a_slow_one_is_not(server: BrokerProcess) -> None:
+    """Answers that nobody takes are memory, for as long as the connection stands."""
+    count = 1 + 40 * MIB // len(await talk(server, head("GET", "/openapi.json", CLOSE)))
+    requests = head("GET", "/openapi.json") * count + head("GET", "/livez", CLOSE)
+
+    async def ask(pause: float) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(requests)
+        answer = b""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            for _ in range(2):
+                await asyncio.sleep(pause)
+                answer += await reader.readexactly(16 * MIB)
+            answer += await reader.read()
+        writer.transport.abort()
+        return answer
+
+    stalled, slow = await asyncio.gather(ask(STALL_SECONDS + 5), ask(STALL_SECONDS - 5))
+    assert not stalled.endswith(b'{"status":"ok"}')
+    assert slow.endswith(b'{"status":"ok"}')
 
 
 async def test_encodings_and_media_types(server: BrokerProcess) -> None:
