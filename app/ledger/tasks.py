@@ -19,6 +19,8 @@ TOTAL_BOUND = 10_000
 """ListTasks counts exactly up to here."""
 EVENTS_AT_ONCE = 5000
 """A list reads the logs of so many of its tasks in one statement as have no more events together."""
+PAGE_BYTES = 16 * 1024 * 1024
+"""Contents are as large as clients and workers make them: a page that would bring more into memory ends sooner."""
 
 READ: LiteralString = "SELECT * FROM task_read($1, $2)"
 HEAD: LiteralString = "SELECT * FROM task_head($1, $2)"
@@ -33,8 +35,12 @@ SELECT task_id, last_seq FROM tasks
    AND ($6::timestamptz IS NULL OR status_at <= $6 AND (status_at < $6 OR task_id > $7))
  ORDER BY status_at DESC, task_id LIMIT $8"""
 CONTENTS: LiteralString = """
-SELECT listed.task_id, content.* FROM unnest($2::uuid[]) WITH ORDINALITY listed(task_id, place)
- CROSS JOIN LATERAL task_read($1, listed.task_id) content ORDER BY listed.place"""
+SELECT * FROM (
+  SELECT listed.*, content.*, sum(coalesce(octet_length(content.snapshot), 0)
+      + (SELECT coalesce(sum(octet_length(body)), 0) FROM unnest(content.bodies) body)) OVER (ORDER BY place) AS bytes
+    FROM unnest($2::uuid[]) WITH ORDINALITY listed(task_id, place)
+    CROSS JOIN LATERAL task_read($1, listed.task_id) content) found
+ WHERE place = 1 OR bytes <= $3 ORDER BY place"""
 COUNT: LiteralString = """
 SELECT count(*) AS total FROM (SELECT 1 FROM tasks
  WHERE tenant_id = $1 AND ($2::text IS NULL OR agent_id = $2) AND ($3::text IS NULL OR context_id = $3)
@@ -116,21 +122,27 @@ async def list_tasks(
 ) -> TaskPage:
     """A page by (status time descending, id). ``after`` is inclusive; ``cursor`` is the last task of the page before.
 
-    ``total`` counts all that the filters admit, exactly up to ``TOTAL_BOUND``. Raises Unavailable.
+    ``total`` counts all that the filters admit, exactly up to ``TOTAL_BOUND``. A page has fewer than ``limit`` tasks
+    where their contents would be more than about ``PAGE_BYTES``. Raises Unavailable.
     """
     filters = (tenant, agent_id, context_id, state, after)
     contents: list[Record] = []
     async with db.tenant(tenant, snapshot=True) as connection:  # the page's last task says where the next one begins
         rows = await connection.fetch(LIST, *filters, *(cursor or (None, None)), limit + 1)
         counted = await connection.fetchrow(COUNT, *filters, TOTAL_BOUND + 1)
+        room = PAGE_BYTES
         for task_ids in _batches(rows[:limit]):
-            contents += await connection.fetch(CONTENTS, tenant, task_ids)
+            found = await connection.fetch(CONTENTS, tenant, task_ids, room)
+            contents += found
+            room -= int(found[-1]["bytes"])
+            if len(found) < len(task_ids) or room <= 0:
+                break
     total = int(counted["total"]) if counted else 0
     return TaskPage(
         tasks=[await _content(db, tenant, row["task_id"], row) for row in contents],
         total=min(total, TOTAL_BOUND),
         total_capped=total > TOTAL_BOUND,
-        more=len(rows) > limit,
+        more=len(rows) > len(contents),
     )
 
 

@@ -29,6 +29,23 @@ async def test_a_page_is_of_one_moment(bench: Bench, monkeypatch: pytest.MonkeyP
     assert await bench.state(made[0]) is TaskState.WORKING
 
 
+async def test_a_page_ends_where_its_contents_are_too_large(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(7):
+        await bench.submit("x" * 1000)
+    whole = await tasks.list_tasks(bench.db, "a", limit=100)
+    monkeypatch.setattr(tasks, "EVENTS_AT_ONCE", 3)
+    for room, sizes in ((1, [1] * 7), (3000, [2, 2, 2, 1]), (5000, [4, 3]), (10_000, [7])):
+        monkeypatch.setattr(tasks, "PAGE_BYTES", room)
+        page = await tasks.list_tasks(bench.db, "a", limit=100)
+        pages = [page.tasks]
+        while page.more:
+            last = page.tasks[-1].head
+            page = await tasks.list_tasks(bench.db, "a", limit=100, cursor=(last.status_at, last.task_id))
+            pages.append(page.tasks)
+        assert [len(found) for found in pages] == sizes
+        assert [task for found in pages for task in found] == whole.tasks
+
+
 async def test_long_logs_are_read_apart_and_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "EVENTS_AT_ONCE", 5)
     made = [(await bench.submit()).task_id for _ in range(4)]
