@@ -58,8 +58,10 @@ class Comparison(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def task(self, number: int, live: bool, leased: bool = False) -> Task | None:
-        """The tasks counted from the newest: ``live``: of those that are not terminal; ``leased``: of those, if any."""
-        made = [task for task in self.model.tasks.values() if not (live and task.state.is_terminal)]
+        """The tasks counted from the newest; ``live``, ``leased``: of those that are not terminal, that a worker holds,
+        if there are such."""
+        made = list(self.model.tasks.values())
+        made = [task for task in made if live and not task.state.is_terminal] or made
         made = [task for task in made if leased and task.lease] or made
         return made[-1 - number % len(made)] if made else None
 

@@ -32,7 +32,7 @@ OFTEN = st.sampled_from([False, False, True])
 MOSTLY, SELDOM = st.sampled_from([True] * 4 + [False]), st.sampled_from([False] * 9 + [True])
 TEXTS = st.sampled_from(["one"] * 4 + ["two"])
 HEADERS = st.sampled_from([None, None, None, "h1", "h2"])
-EVENT_IDS = st.sampled_from([*[None] * 4, *(f"e{n}" for n in range(16))])
+EVENT_IDS = st.sampled_from([*[None] * 8, *(f"e{n}" for n in range(30))])
 SETTINGS = st.builds(
     TaskSettings,
     max_attempts=st.sampled_from([3, 2, 1]),
@@ -46,9 +46,9 @@ SETTINGS = st.builds(
     fair_key=st.sampled_from(["", "", "f"]),
     delay_seconds=st.sampled_from([0, 0, 0, HOUR]),
 )
-MORE_MESSAGES = st.sampled_from([0, 0, 1, 2, 3])
+MORE_MESSAGES = st.sampled_from([0, 2, 1, 0, 3])
 ENDING_STATES = st.sampled_from([
-    *[TaskState.COMPLETED] * 3, *[TaskState.INPUT_REQUIRED] * 4, TaskState.AUTH_REQUIRED, None, TaskState.FAILED,
+    *[TaskState.INPUT_REQUIRED] * 4, *[TaskState.COMPLETED] * 3, TaskState.AUTH_REQUIRED, None, TaskState.FAILED,
     TaskState.REJECTED, TaskState.CANCELED,
 ])  # fmt: skip
 
@@ -57,19 +57,20 @@ ENDING_STATES = st.sampled_from([
 def batches(draw: st.DrawFn) -> list[Item]:
     """Up to three chunks and statuses, and often an end; no producerEventId twice (the door refuses that)."""
     ids = iter(draw(st.lists(EVENT_IDS, min_size=4, max_size=4, unique_by=lambda event_id: event_id or object())))
+    ends = draw(st.booleans())
     batch = [
         Item(next(ids), draw(TEXTS), None, draw(st.sampled_from("AAAB")), append=draw(OFTEN), last=draw(OFTEN))
         if draw(st.booleans())
         else Item(next(ids), draw(TEXTS), TaskState.WORKING)
-        for _ in range(draw(st.integers(0, 3)))
+        for _ in range(draw(st.integers(0 if ends else 1, 3)))
     ]
-    if not batch or draw(OFTEN):
+    if ends:
         batch.append(Item(next(ids), draw(TEXTS), draw(ENDING_STATES)))
     return batch
 
 
 ACTIONS: dict[tuple[str, int], dict[str, st.SearchStrategy[Any]]] = {
-    ("go_on", 30): {"number": NUMBERS, "batch": batches()},
+    ("go_on", 30): {"number": NUMBERS, "batch": batches(), "settings": SETTINGS, "messages": MORE_MESSAGES},
     ("again", 10): {"number": NUMBERS},
     ("submit", 5): {
         "tenant": TENANTS, "subject": SUBJECTS, "agent": AGENTS, "number": st.integers(1, 4), "counts": MOSTLY,

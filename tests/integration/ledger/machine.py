@@ -25,11 +25,14 @@ class LedgerMachine(Comparison):
     """Every action is a method: clients', workers', and what time and maintenance do."""
 
     @initialize(settings=SETTINGS, messages=MORE_MESSAGES)
-    def first(self, settings: TaskSettings, messages: int) -> None:
-        self._submit(Sender(self.named("a"), "u1", self.named("x")), Keys("m1", None, "first"), "one", None, settings)
+    def start(self, settings: TaskSettings, messages: int) -> None:
+        """A task with some more messages already."""
+        sender, no_keys = Sender(self.named("a"), "u1", self.named("x")), Keys(None, None, None)
+        self._submit(sender, no_keys, "first", None, settings)
+        task = self.task(0, live=False)
+        assert task
         for _ in range(messages):
-            (task,) = self.model.tasks.values()
-            self._send(task, task.sender, Keys(None, None, None), "more", None, None)
+            self._send(task, sender, no_keys, "more", None, None)
 
     @rule(step=STEPS)
     def take(self, step: tuple[str, dict[str, Any]]) -> None:
@@ -38,11 +41,12 @@ class LedgerMachine(Comparison):
         name, arguments = step
         getattr(self, name)(**arguments)
 
-    def go_on(self, number: int, batch: list[Item]) -> None:
-        """Whatever brings a task forward: without this most courses would end before they have begun."""
-        if (task := self.task(number, live=True)) is None:
-            return
-        if task.lease:
+    def go_on(self, number: int, batch: list[Item], settings: TaskSettings, messages: int) -> None:
+        """Whatever brings a task forward, or else a new one: without this most courses would end early."""
+        task = self.task(number, live=True)
+        if task is None or task.state.is_terminal:
+            self.start(settings, messages)
+        elif task.lease:
             key = LeaseKey(task.sender.tenant, task.task_id, task.lease.fence)
             self._new_batch(Hold(key, task.lease.worker), batch)
         elif task.work:

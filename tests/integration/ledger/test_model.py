@@ -9,7 +9,7 @@ import os
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from app.ledger import functions
@@ -23,9 +23,10 @@ PHASES = [Phase.generate, Phase.shrink] if os.environ.get("WAYSTATION_MODEL_SHRI
 
 
 def run_machine(dsn: str, examples: int) -> None:
-    """Raises what the first wrong step raised."""
+    """Raises what the first wrong step raised. Ten examples to a seed, always the same seeds: after its first ten
+    Hypothesis would spend five of six on variations of one that it has just run."""
     options = settings(
-        max_examples=examples, stateful_step_count=50, phases=PHASES, derandomize=True, database=None, deadline=None,
+        max_examples=10, stateful_step_count=50, phases=PHASES, database=None, deadline=None,
         report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )  # fmt: skip
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
@@ -35,7 +36,8 @@ def run_machine(dsn: str, examples: int) -> None:
             return LedgerMachine(runner, db)
 
         try:
-            run_state_machine_as_test(machine, settings=options)  # pyright: ignore[reportArgumentType]
+            for ten in range(examples // 10):
+                run_state_machine_as_test(seed(ten)(machine), settings=options)  # pyright: ignore[reportArgumentType]
         finally:
             runner.run(db.close())
 
