@@ -1,5 +1,6 @@
 """Who is calling: the verified identity every operation receives. Made by ``auth.tokens``, never by a request body."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 
@@ -18,6 +19,10 @@ class Caller:
     expires_at: float
 
 
+async def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """One call: who calls, and what its headers (or gRPC metadata) say. Made by ``transports.call_context``.
@@ -25,7 +30,7 @@ class CallContext:
     ``version`` is A2A-Version as sent ("" when absent). ``extensions`` are the A2A extension URIs the client asked for;
     an operation sees those that are active. ``last_event_id`` (header) and ``resume_after`` (query or request metadata)
     are cursors as they were sent. ``body_bytes`` is the size of the body: a large one is worked on beside the event
-    loop (``app.offload``).
+    loop (``app.offload``). ``gone`` says whether the client has left, so that nobody waits for an answer.
     """
 
     caller: Caller
@@ -36,3 +41,4 @@ class CallContext:
     last_event_id: str | None = None
     resume_after: str | None = None
     body_bytes: int = 0
+    gone: Callable[[], Awaitable[bool]] = _never

@@ -51,7 +51,7 @@ async def _cancel(ops: Operations, ctx: CallContext, task_id: UUID, agent_id: st
                 if not asked:
                     _wake(ops, tenant, task_id, agent_id)
                 asked = True
-                await _grace(ops, tenant, task_id, agent_id, outcome, signal)
+                await _grace(ops, ctx, task_id, agent_id, outcome, signal)
             case AlreadyTerminal():
                 if asked and outcome.state is TaskState.CANCELED:
                     return
@@ -66,13 +66,13 @@ async def _cancel(ops: Operations, ctx: CallContext, task_id: UUID, agent_id: st
 
 
 async def _grace(
-    ops: Operations, tenant: str, task_id: UUID, agent_id: str, pending: CancelPending, signal: Signal
+    ops: Operations, ctx: CallContext, task_id: UUID, agent_id: str, pending: CancelPending, signal: Signal
 ) -> None:
     """Wait until the lease has ended or its grace is over, then force the end: the ledger judges both again."""
-    loop = asyncio.get_running_loop()
+    tenant, loop = ctx.caller.tenant, asyncio.get_running_loop()
     deadline = loop.time() + max(pending.seconds_left, MIN_WAIT_SECONDS)
     while (left := deadline - loop.time()) > 0:
-        if ops.drain.is_set():
+        if ops.drain.is_set() or await ctx.gone():  # the reaper forces the end then
             raise Unavailable("The task is asked to stop; resend to wait for its end")
         await signal.wait(min(left, ops.poll_after()))
         head = await tasks.head(ops.db, tenant, task_id)

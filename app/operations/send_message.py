@@ -57,7 +57,7 @@ async def send_message(ops: Operations, ctx: CallContext, door: AgentDoor, reque
     configuration = request.configuration or SendMessageConfiguration()
     sent = await accept(ops, ctx, door, request)
     if not configuration.return_immediately:
-        await _turn_end(ops, ctx.caller.tenant, sent)
+        await _turn_end(ops, ctx, sent)
     loaded = await tasks.load(ops.db, ctx.caller.tenant, sent.task_id)
     if loaded is None:
         raise TaskNotFound
@@ -193,7 +193,8 @@ async def _send(
             assert_never(outcome)
 
 
-async def _turn_end(ops: Operations, tenant: str, sent: Sent) -> None:
+async def _turn_end(ops: Operations, ctx: CallContext, sent: Sent) -> None:
+    tenant = ctx.caller.tenant
     deadline = asyncio.get_running_loop().time() + ops.blocking_wait_seconds
     pause = 0.0 if sent.replayed else min(FIRST_LOOK_SECONDS, ops.blocking_wait_seconds)
     with ops.wakeups.watch(lease_key(tenant, sent.task_id)) as signal:  # a turn ends with a lease, not with every event
@@ -201,6 +202,8 @@ async def _turn_end(ops: Operations, tenant: str, sent: Sent) -> None:
             await signal.wait(pause)
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or ops.drain.is_set() or not await _turn_is_open(ops, tenant, sent.task_id, sent.turn):
+                return
+            if await ctx.gone():
                 return
             pause = min(left, ops.poll_after())
 

@@ -113,6 +113,7 @@ async def authenticate(gateway: Gateway, request: Request) -> CallContext:
         idempotency_key=_idempotency_key(headers.get("idempotency-key")),
         traceparent=headers.get("traceparent"),
         last_event_id=headers.get("last-event-id") or None,
+        gone=request.is_disconnected,
     )
 
 
