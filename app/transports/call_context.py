@@ -154,12 +154,12 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def require_json(request: Request) -> None:
     """Raise ContentTypeNotSupported unless the body is declared as JSON in UTF-8."""
-    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    media_type, *parameters = request.headers.get("content-type", "").split(";")
     if media_type.strip().lower() not in JSON_TYPES:
         raise ContentTypeNotSupported("The media type must be application/json or application/a2a+json")
-    name, _, value = parameters.partition("=")
-    if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-        raise ContentTypeNotSupported("JSON must be UTF-8")
+    for name, _, value in (parameter.partition("=") for parameter in parameters):
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+            raise ContentTypeNotSupported("JSON must be UTF-8")
 
 
 def _idempotency_key(value: str | None) -> str | None:

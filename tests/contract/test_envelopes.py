@@ -74,7 +74,16 @@ async def test_the_id_comes_back_equal_in_value_and_type(agent: Agent, request_i
         assert type(answer.json()["id"]) is type(request_id)
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/jsonp",
+        "application/json; a=b; charset=utf-16",
+        "",
+    ],
+)
 async def test_a_body_that_is_not_declared_as_json(agent: Agent, content_type: str) -> None:
     door = agent.door()
     headers = {"Content-Type": content_type} if content_type else {}
@@ -87,7 +96,12 @@ async def test_a_body_that_is_not_declared_as_json(agent: Agent, content_type: s
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json", "application/a2a+json", "Application/JSON; charset=UTF-8"],
+    [
+        "application/json",
+        "application/a2a+json",
+        "Application/JSON; charset=UTF-8",
+        "application/json; charset=utf-8; a=b",
+    ],
 )
 async def test_both_json_types_are_taken(agent: Agent, content_type: str) -> None:
     door = agent.door()
