@@ -18,7 +18,7 @@ from tests.integration.ledger.machine import LedgerMachine
 from tests.support.postgres import run_sync
 
 EXAMPLES = int(os.environ.get("WAYSTATION_MODEL_EXAMPLES", "60"))
-MUTANT_EXAMPLES = 150
+MUTANT_EXAMPLES = 100
 PHASES = [Phase.generate, Phase.shrink] if os.environ.get("WAYSTATION_MODEL_SHRINK") else [Phase.generate]
 
 
