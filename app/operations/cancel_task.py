@@ -17,6 +17,8 @@ from app.protocol.models import CancelTaskRequest
 from app.protocol.states import TaskState
 
 MIN_WAIT_SECONDS = 0.01
+DRAIN_SECONDS = 4.0
+"""A process that drains still waits for a grace that is over within this time (reliability.md: no 5xx in a deploy)."""
 
 
 async def cancel_task(ops: Operations, ctx: CallContext, door: AgentDoor, request: CancelTaskRequest) -> Answer:
@@ -72,7 +74,8 @@ async def _grace(
     tenant, loop = ctx.caller.tenant, asyncio.get_running_loop()
     deadline = loop.time() + max(pending.seconds_left, MIN_WAIT_SECONDS)
     while (left := deadline - loop.time()) > 0:
-        if ops.drain.is_set() or await ctx.gone():  # the reaper forces the end then
+        # a short grace ends before the process has to; what is left to the reaper is told to be asked for again
+        if (ops.drain.is_set() and left > DRAIN_SECONDS) or await ctx.gone():
             raise Unavailable("The task is asked to stop; resend to wait for its end")
         await signal.wait(min(left, ops.poll_after()))
         head = await tasks.head(ops.db, tenant, task_id)
