@@ -24,8 +24,9 @@ DRAIN_SECONDS = 4.0
 async def cancel_task(ops: Operations, ctx: CallContext, door: AgentDoor, request: CancelTaskRequest) -> Answer:
     """The canceled Task, at once or at the latest when the grace of the worker that holds it is over.
 
-    A second call meanwhile joins the wait, also on another replica: a process that drains ends it with Unavailable, the
-    request to cancel stays. Raises TaskNotCancelable with the winning state, TaskNotFound, Unavailable.
+    A second call meanwhile joins the wait, also on another replica: a process that drains ends a long one with
+    Unavailable, the request to cancel stays. Raises TaskNotCancelable with the winning state, TaskNotFound,
+    Unavailable.
     """
     tenant, task_id = ctx.caller.tenant, parse_task_id(request.id)
     head = None if task_id is None else await tasks.head(ops.db, tenant, task_id)

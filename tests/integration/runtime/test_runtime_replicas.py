@@ -84,6 +84,21 @@ async def test_a_cancel_that_waits_at_a_draining_replica_is_joined_at_the_other(
         assert kinds.count("cancel.requested") == 1, "the request to cancel stays"
 
 
+async def test_a_cancel_with_a_short_grace_is_answered_by_the_replica_that_drains(broker_pair: Pair) -> None:
+    """No 5xx in a deploy (reliability.md): the grace is over before the process has to be."""
+    one, two = broker_pair
+    one.register_agent("x", cancelGraceSeconds=2)
+    async with LeaseWorker(two.base_url, "x") as worker, user_of(one) as user:
+        sent = await send(user, "x")
+        lease = await worker.lease_one()
+        cancel = asyncio.create_task(user.post(f"/agents/x/a2a/tasks/{sent['id']}:cancel", json={}))
+        assert (await worker.heartbeat(lease, waitSeconds=20)).json()["results"][0]["signal"] == "cancel"
+        stopping = asyncio.create_task(asyncio.to_thread(one.terminate))
+        answer = await cancel
+        assert (answer.status_code, answer.json()["status"]["state"]) == (200, "TASK_STATE_CANCELED")
+        assert await stopping == 0
+
+
 async def test_a_lease_of_a_replica_that_died_goes_on_at_the_other(broker_pair: Pair) -> None:
     one, two = broker_pair
     one.register_agent("x")
