@@ -36,7 +36,9 @@ class Settings(BaseSettings):
     direct_database_url: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    grpc_port: int | None = Field(default=None, ge=0, le=65535)
     public_url: str | None = None
+    public_grpc_url: str | None = None
     trusted_proxies: Annotated[list[str], NoDecode] = Field(default_factory=list)
     default_agent: str | None = None
     data_dir: str | None = None
@@ -56,8 +58,10 @@ class Settings(BaseSettings):
     heartbeat_seconds: float = Field(default=15, gt=0)
     stream_recycle_seconds: float = Field(default=900, gt=0)
     poll_seconds: float = Field(default=2, gt=0)
+    egress_allow_http: bool = False
+    egress_allow_cidrs: Annotated[list[str], NoDecode] = Field(default_factory=list)
 
-    @field_validator("trusted_proxies", mode="before")
+    @field_validator("trusted_proxies", "egress_allow_cidrs", mode="before")
     @classmethod
     def _comma_list(cls, value: object) -> object:
         return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
