@@ -23,6 +23,8 @@ log = logging.getLogger("waystation.wakeups")
 
 CHANNEL = "waystation_wakeups"
 AGENTS_KEY = "agents"
+DELIVERIES_KEY = "deliveries"
+"""Bumped after every commit that made a delivery due (``Database.on_deliveries``)."""
 COALESCE_SECONDS = 0.015
 PING_SECONDS = 5.0
 TIMEOUT_SECONDS = 2.0
