@@ -19,13 +19,14 @@ class Verifier(Protocol):
 class Gateway:
     """The process's shared parts. Rooms that come later add their fields here.
 
-    When the process is asked to stop, ``app.main`` calls ``operations.begin_drain()``: streams say ``retry:`` and end,
-    blocking calls answer with what is there.
+    ``grpc_port`` is the port that the gRPC door listens on, None without one (``transports.grpc``). When the process is asked to stop, ``app.main`` calls ``operations.begin_drain()``: streams say ``retry:`` and end,
+    blocking calls answer with what is there. ``grpc_port`` is where the gRPC door listens; None: it is not open.
     """
 
     settings: Settings
     verifier: Verifier
     operations: Operations
+    grpc_port: int | None = None
     streams: StreamSlots = field(init=False)
 
     def __post_init__(self) -> None:
