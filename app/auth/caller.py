@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from app.protocol.card import Site
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -23,6 +25,10 @@ async def _never() -> bool:
     return False
 
 
+def _unknown_site() -> Site:
+    raise LookupError("this door does not say where it is")
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """One call: who calls, and what its headers (or gRPC metadata) say. Made by ``transports.call_context``.
@@ -30,7 +36,8 @@ class CallContext:
     ``version`` is A2A-Version as sent ("" when absent). ``extensions`` are the A2A extension URIs the client asked for;
     an operation sees those that are active. ``last_event_id`` (header) and ``resume_after`` (query or request metadata)
     are cursors as they were sent. ``body_bytes`` is the size of the body: a large one is worked on beside the event
-    loop (``app.offload``). ``gone`` says whether the client has left, so that nobody waits for an answer.
+    loop (``app.offload``). ``gone`` says whether the client has left, so that nobody waits for an answer. ``site`` is
+    where this client reaches the service and the agent it calls, which cards say.
     """
 
     caller: Caller
@@ -42,3 +49,4 @@ class CallContext:
     resume_after: str | None = None
     body_bytes: int = 0
     gone: Callable[[], Awaitable[bool]] = _never
+    site: Callable[[], Site] = _unknown_site

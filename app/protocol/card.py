@@ -1,22 +1,40 @@
 """Agent cards: what the broker serves is made of the card that an author registered (``models.card.RegisteredCard``).
 
-``served_card`` is called by the card doors.
+``served_card`` is called by ``operations.served_cards``, which signs what it makes; ``protocol.card_v0_3`` adds what
+older clients read.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.protocol.events import RESUME_EXTENSION
-from app.protocol.version import V1_0
+from app.protocol.version import V0_3, V1_0
+
+JSONRPC: Final = "JSONRPC"
+HTTP_JSON: Final = "HTTP+JSON"
+GRPC: Final = "GRPC"
 
 _RESUME: Final = {
     "uri": RESUME_EXTENSION,
     "description": "Streams can be resumed by event sequence number; what the broker adds stands under this URI",
     "required": False,
 }
-_BEARER: Final = "bearer"
+_BEARER: Final = {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a client reaches the service and, in it, one agent: found by the door at which the client asks.
+
+    ``service`` is scheme and authority; ``agent`` is the base URL of the agent's HTTP doors; ``grpc`` is the gRPC
+    door's host:port, "" where that door is not open. No slash at any end.
+    """
+
+    service: str
+    agent: str
+    grpc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +47,53 @@ class Interface:
     routing_key: str = ""
 
 
-def http_interfaces(base_url: str) -> tuple[Interface, ...]:
-    """The HTTP doors below an agent's base URL (no slash at its end), the preferred one first."""
-    return (Interface("JSONRPC", V1_0, f"{base_url}/rpc"), Interface("HTTP+JSON", V1_0, f"{base_url}/a2a"))
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to get in, for cards whose author says nothing: A2A's securitySchemes and securityRequirements."""
+
+    schemes: Mapping[str, Any] = field(default_factory=lambda: {"bearer": _BEARER})
+    requirements: Sequence[Mapping[str, Any]] = ({"schemes": {"bearer": {"list": []}}},)
 
 
-def served_card(card: Mapping[str, Any], interfaces: Sequence[Interface], *, push: bool = False) -> dict[str, Any]:
+BEARER_TOKENS: Final = Security()
+
+
+def interfaces(site: Site, agent_id: str) -> tuple[Interface, ...]:
+    """The doors of an agent, the preferred one first; those of A2A 0.3 last.
+
+    One URL serves both versions: JSON-RPC tells them apart by method name; 0.3 clients of HTTP+JSON append ``/v1/…``.
+    """
+    rpc, rest = f"{site.agent}/rpc", f"{site.agent}/a2a"
+    grpc = (Interface(GRPC, V1_0, site.grpc, routing_key=agent_id),) if site.grpc else ()
+    return (
+        Interface(JSONRPC, V1_0, rpc),
+        Interface(HTTP_JSON, V1_0, rest),
+        *grpc,
+        Interface(JSONRPC, V0_3, rpc),
+        Interface(HTTP_JSON, V0_3, rest),
+    )
+
+
+def served_card(
+    card: Mapping[str, Any],
+    doors: Sequence[Interface],
+    *,
+    security: Security = BEARER_TOKENS,
+    extended: bool = False,
+) -> dict[str, Any]:
     """The AgentCard of a registered ``card`` (in canonical ProtoJSON) behind the broker's doors.
 
-    Streaming is on unless the author turned it off; push notifications are on if the broker offers them (``push``)
-    and the author did not turn them off. The resume extension is declared. A card that names no security schemes gets
-    bearer tokens, which the broker wants. Signatures are dropped: the author signed another card.
+    Streaming and push notifications, which the broker does for the agent, are on unless the author turned them off. An
+    ``extended`` card that is registered is declared. The resume extension is declared; extensions without a URI are
+    left out. A card that names no security schemes gets those of ``security``. Signatures are dropped: the author
+    signed another card.
     """
     served = {key: value for key, value in card.items() if key != "signatures"}
-    served["supportedInterfaces"] = [_interface(interface) for interface in interfaces]
-    served["capabilities"] = _capabilities(card.get("capabilities") or {}, push=push)
+    served["supportedInterfaces"] = [_interface(door) for door in doors]
+    served["capabilities"] = _capabilities(card.get("capabilities") or {}, extended=extended)
     if not card.get("securitySchemes"):
-        served["securitySchemes"] = {_BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}}
-        served["securityRequirements"] = [{"schemes": {_BEARER: {"list": []}}}]
+        served["securitySchemes"] = dict(security.schemes)
+        served["securityRequirements"] = list(security.requirements)
     return served
 
 
@@ -60,11 +107,12 @@ def _interface(interface: Interface) -> dict[str, str]:
     return {**shown, "tenant": interface.routing_key} if interface.routing_key else shown
 
 
-def _capabilities(registered: Mapping[str, Any], *, push: bool) -> dict[str, Any]:
-    others = [extension for extension in registered.get("extensions", ()) if extension.get("uri") != RESUME_EXTENSION]
-    return {
+def _capabilities(registered: Mapping[str, Any], *, extended: bool) -> dict[str, Any]:
+    others = [item for item in registered.get("extensions", ()) if item.get("uri") not in (None, "", RESUME_EXTENSION)]
+    served = {
         **registered,
         "streaming": registered.get("streaming", True),
-        "pushNotifications": push and registered.get("pushNotifications", True),
+        "pushNotifications": registered.get("pushNotifications", True),
         "extensions": [*others, dict(_RESUME)],
     }
+    return served | {"extendedAgentCard": True} if extended else served

@@ -26,6 +26,7 @@ from app.errors import (
 from app.protocol import strict_json
 from app.protocol.version import EXTENSIONS_HEADER, VERSION_HEADER, parse_extensions
 from app.transports.gateway import Gateway
+from app.transports.urls import site
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS = 100
@@ -114,6 +115,7 @@ async def authenticate(gateway: Gateway, request: Request) -> CallContext:
         traceparent=headers.get("traceparent"),
         last_event_id=headers.get("last-event-id") or None,
         gone=request.is_disconnected,
+        site=lambda: site(gateway, request, cast("dict[str, str]", request.path_params).get("agent", "")),
     )
 
 

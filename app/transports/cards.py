@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from app.operations.agent_card import ShownCard, show_card
 from app.protocol import strict_json
-from app.protocol.card import etag, http_interfaces, served_card
+from app.protocol.card import etag, interfaces, served_card
 from app.protocol.models import AgentCard
 from app.transports.call_context import Call, authenticate
 from app.transports.endpoints import OPEN, Endpoint
-from app.transports.urls import base_url
+from app.transports.urls import site
 
 MAX_AGE_SECONDS = 60
 NAMES = ("agent-card.json", "agent.json")
@@ -38,16 +38,13 @@ def endpoints(base: str) -> Iterator[Endpoint]:
 
 async def card(call: Call) -> Response:
     """The card with the URLs of this service, or 304 for a tag or a date that the client has."""
-    request, settings = call.request, call.gateway.settings
+    request, named = call.request, call.path("agent")
     caller = None
     if "authorization" in request.headers:
         caller = (await authenticate(call.gateway, request)).caller
-    named = call.path("agent")
-    shown = await show_card(call.gateway.operations, caller, named or settings.default_agent or "")
-    base = base_url(settings, request)
-    if named:
-        base += f"/agents/{shown.agent_id}"
-    body = strict_json.dumps(served_card(shown.card, http_interfaces(base))).encode()
+    shown = await show_card(call.gateway.operations, caller, named or call.gateway.settings.default_agent or "")
+    doors = interfaces(site(call.gateway, request, named), shown.agent_id)
+    body = strict_json.dumps(served_card(shown.card, doors)).encode()
     headers = _headers(shown, etag(body))
     if _is_fresh(call, shown, headers["ETag"]):
         return Response(status_code=304, headers=headers)

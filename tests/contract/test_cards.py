@@ -62,6 +62,8 @@ def test_the_card_lists_the_doors_it_stands_at(agent: Agent, http: httpx.Client)
     assert [(i["protocolBinding"], i["protocolVersion"], i["url"]) for i in card["supportedInterfaces"]] == [
         ("JSONRPC", "1.0", f"{base}/rpc"),
         ("HTTP+JSON", "1.0", f"{base}/a2a"),
+        ("JSONRPC", "0.3", f"{base}/rpc"),
+        ("HTTP+JSON", "0.3", f"{base}/a2a"),
     ]
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["extensions"][0]["uri"] == "https://waystation.dev/ext/resume/v1"
@@ -97,7 +99,7 @@ def test_the_default_agent_is_at_the_root_too(shared_broker: BrokerProcess, http
     shared_broker.register_agent("front-desk", visibility="shared", sharedWith=["*"])
     base = f"{http.base_url}".rstrip("/")
     card = http.get(CARD)
-    assert [interface["url"] for interface in card.json()["supportedInterfaces"]] == [f"{base}/rpc", f"{base}/a2a"]
+    assert {interface["url"] for interface in card.json()["supportedInterfaces"]} == {f"{base}/rpc", f"{base}/a2a"}
     headers = bearer(mint("a")) | {"A2A-Version": "1.0"}
     envelope = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
     for path in ("/", "/rpc", "/rpc/"):

@@ -8,12 +8,13 @@ from a2a.types import a2a_pb2
 from google.protobuf import json_format
 
 from app.errors import InvalidArgument
-from app.protocol.card import Interface, etag, http_interfaces, served_card
+from app.protocol.card import Security, Site, etag, interfaces, served_card
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import AgentCard, dump, parse
 from app.protocol.models.card import RegisteredCard
 
 BASE = "https://broker.example/agents/stock"
+DOORS = interfaces(Site("https://broker.example", BASE), "stock")
 
 
 def a_card(**fields: Any) -> dict[str, Any]:
@@ -36,28 +37,32 @@ def registered(card: object) -> dict[str, Any]:
 
 
 def served(**fields: Any) -> dict[str, Any]:
-    return served_card(registered(a_card(**fields)), http_interfaces(BASE))
+    return served_card(registered(a_card(**fields)), DOORS)
 
 
 def test_the_doors_stand_in_the_card_the_preferred_one_first() -> None:
     assert served()["supportedInterfaces"] == [
         {"url": f"{BASE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
         {"url": f"{BASE}/a2a", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+        {"url": f"{BASE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+        {"url": f"{BASE}/a2a", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3"},
     ]
 
 
-def test_a_door_for_all_agents_carries_the_routing_key() -> None:
-    door = Interface("GRPC", "1.0", "broker.example:443", routing_key="stock")
-    assert served_card(a_card(), [door])["supportedInterfaces"] == [
-        {"url": "broker.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "stock"}
-    ]
+def test_the_grpc_door_is_listed_where_it_is_open_and_carries_the_routing_key() -> None:
+    doors = interfaces(Site("https://broker.example", BASE, "broker.example:443"), "stock")
+    assert served_card(a_card(), doors)["supportedInterfaces"][2] == {
+        "url": "broker.example:443",
+        "protocolBinding": "GRPC",
+        "protocolVersion": "1.0",
+        "tenant": "stock",
+    }
 
 
 def test_the_official_types_read_the_served_card() -> None:
     card = json_format.ParseDict(served(), a2a_pb2.AgentCard())
     assert card.capabilities.streaming
-    assert card.capabilities.HasField("push_notifications")
-    assert not card.capabilities.push_notifications
+    assert card.capabilities.push_notifications
     assert card.security_schemes["bearer"].http_auth_security_scheme.scheme == "Bearer"
     assert list(card.security_requirements[0].schemes) == ["bearer"]
     assert [extension.uri for extension in card.capabilities.extensions] == [RESUME_EXTENSION]
@@ -70,17 +75,20 @@ def test_streaming_is_on_unless_the_author_turned_it_off() -> None:
     assert served(capabilities={"streaming": False})["capabilities"]["streaming"] is False
 
 
-@pytest.mark.parametrize(
-    ("wanted", "offered", "shown"),
-    [(None, False, False), (True, False, False), (None, True, True), (False, True, False)],
-)
-def test_push_needs_the_broker_and_the_author(wanted: bool | None, offered: bool, shown: bool) -> None:
-    card = registered(a_card(capabilities={"pushNotifications": wanted}))
-    assert served_card(card, (), push=offered)["capabilities"]["pushNotifications"] is shown
+@pytest.mark.parametrize(("wanted", "shown"), [(None, True), (True, True), (False, False)])
+def test_push_is_on_unless_the_author_turned_it_off(wanted: bool | None, shown: bool) -> None:
+    assert served(capabilities={"pushNotifications": wanted})["capabilities"]["pushNotifications"] is shown
+
+
+@pytest.mark.parametrize("declared", [None, True, False])
+def test_a_registered_extended_card_is_declared(declared: bool | None) -> None:
+    card = registered(a_card(capabilities={"extendedAgentCard": declared}))
+    assert served_card(card, DOORS)["capabilities"].get("extendedAgentCard") is declared
+    assert served_card(card, DOORS, extended=True)["capabilities"]["extendedAgentCard"] is True
 
 
 def test_the_resume_extension_is_declared_once_beside_the_authors() -> None:
-    theirs = [{"uri": "https://example.com/ext"}, {"uri": RESUME_EXTENSION, "required": True}]
+    theirs = [{"uri": "https://example.com/ext"}, {"uri": RESUME_EXTENSION, "required": True}, {"description": "x"}]
     extensions = served(capabilities={"extensions": theirs})["capabilities"]["extensions"]
     assert [extension["uri"] for extension in extensions] == ["https://example.com/ext", RESUME_EXTENSION]
     assert extensions[1]["required"] is False
@@ -93,6 +101,12 @@ def test_the_authors_security_is_kept() -> None:
     assert card["securityRequirements"] == [{"schemes": {"oidc": {"list": ["a"]}}}]
 
 
+def test_the_deployments_security_stands_in_for_it() -> None:
+    ours = Security({"idp": {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://idp.example"}}}, ())
+    card = served_card(registered(a_card(securityRequirements=[{"schemes": {"gone": {}}}])), DOORS, security=ours)
+    assert (list(card["securitySchemes"]), card["securityRequirements"]) == (["idp"], [])
+
+
 def test_a_signature_of_another_card_is_not_served() -> None:
     assert "signatures" not in served(signatures=[{"protected": "e30", "signature": "c2ln"}])
 
@@ -100,7 +114,7 @@ def test_a_signature_of_another_card_is_not_served() -> None:
 def test_the_registered_card_is_not_changed() -> None:
     card = registered(a_card(capabilities={"extensions": [{"uri": "https://example.com/ext"}]}))
     before = copy.deepcopy(card)
-    extensions = served_card(card, http_interfaces(BASE))["capabilities"]["extensions"]
+    extensions = served_card(card, DOORS)["capabilities"]["extensions"]
     extensions.pop().clear()
     extensions.clear()
     assert card == before
