@@ -19,8 +19,9 @@ class Verifier(Protocol):
 class Gateway:
     """The process's shared parts. Rooms that come later add their fields here.
 
-    ``grpc_port`` is the port that the gRPC door listens on, None without one (``transports.grpc``). When the process is asked to stop, ``app.main`` calls ``operations.begin_drain()``: streams say ``retry:`` and end,
-    blocking calls answer with what is there. ``grpc_port`` is where the gRPC door listens; None: it is not open.
+    When the process is asked to stop, ``app.main`` calls ``operations.begin_drain()``: streams say ``retry:`` and end,
+    blocking calls answer with what is there. ``grpc_port`` is the port of the gRPC door (``transports.grpc``
+    sets it), None without that door.
     """
 
     settings: Settings
