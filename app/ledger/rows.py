@@ -232,6 +232,16 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstWord:
+    """A turn's first event by its worker: ``seq`` is None while there is none, ``status`` is the body of a status event
+    and None for every other kind. ``turn_open``: the turn is queued or running."""
+
+    turn_open: bool
+    seq: int | None
+    status: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """A registered destination. ``config`` is the PUT body with all defaults filled in (native-api.md, Agents)."""
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from app.errors import Unavailable
 from app.ledger.pool import Database, Record
-from app.ledger.rows import JsonObject, LoadedTask, TaskHead, TaskPage, Turn
+from app.ledger.rows import FirstWord, JsonObject, LoadedTask, TaskHead, TaskPage, Turn
 from app.protocol import fold
 from app.protocol.states import TaskState
 from app.protocol.strict_json import dumps, loads_trusted
@@ -25,6 +25,7 @@ PAGE_BYTES = 16 * 1024 * 1024
 READ: LiteralString = "SELECT * FROM task_read($1, $2)"
 HEAD: LiteralString = "SELECT * FROM task_head($1, $2)"
 TURN: LiteralString = "SELECT * FROM turn_read($1, $2, $3)"
+FIRST_WORD: LiteralString = "SELECT * FROM turn_first_word($1, $2, $3)"
 TURNS: LiteralString = """
 SELECT turn_no, state FROM turns WHERE tenant_id = $1 AND task_id = $2 AND turn_no > $3 ORDER BY turn_no LIMIT $4"""
 KEEP: LiteralString = "SELECT snapshot_keep($1, $2, $3, $4)"
@@ -100,6 +101,14 @@ async def turn(db: Database, tenant: str, task_id: UUID, turn_no: int) -> Turn |
     """One turn's state now. Raises Unavailable."""
     row = await db.fetchrow(TURN, tenant, task_id, turn_no)
     return None if row is None else Turn(row["turn_no"], row["state"])
+
+
+async def first_word(db: Database, tenant: str, task_id: UUID, turn_no: int) -> FirstWord | None:
+    """What the worker of a turn said first. Raises Unavailable."""
+    row = await db.fetchrow(FIRST_WORD, tenant, task_id, turn_no)
+    if row is None:
+        return None
+    return FirstWord(row["open"], row["seq"], None if row["body"] is None else loads_trusted(row["body"]))
 
 
 async def turns(db: Database, tenant: str, task_id: UUID, *, after: int = 0, limit: int | None = None) -> list[Turn]:

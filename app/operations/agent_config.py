@@ -67,7 +67,7 @@ class AgentConfig(_Config):
     shared_with: Annotated[
         list[Annotated[str, AfterValidator(_tenant_or_everybody)]], Field(max_length=_MAX_SHARED_WITH)
     ] = []
-    reply: Literal["task"] = "task"
+    reply: Literal["task", "message"] = "task"
     idempotency: Literal["message_id", "key_only"] = "message_id"
     on_busy: Literal["enqueue", "reject"] = "enqueue"
     lease_seconds: Annotated[_Seconds, Field(ge=1)] = 30
@@ -135,9 +135,7 @@ def task_settings(agent: Agent) -> TaskSettings:
 def _refuse_what_is_not_built(given: JsonObject) -> None:
     refused = [name for name in _NOT_BUILT if name in given]
     refused += [
-        f"{name}={value}"
-        for name, value in (("mode", "push"), ("reply", "message"), ("onBusy", "interrupt"))
-        if given.get(name) == value
+        f"{name}={value}" for name, value in (("mode", "push"), ("onBusy", "interrupt")) if given.get(name) == value
     ]
     if given.get("allowUnresolvedEffects") is True:
         refused.append("allowUnresolvedEffects=true")

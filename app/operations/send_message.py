@@ -34,6 +34,7 @@ from app.ledger.wakeups import lease_key, queue_key, task_key
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer, facts_of, parse_task_id, shown
 from app.operations.deps import Operations
+from app.operations.direct_reply import direct_reply
 from app.operations.sending_options import SendingOptions, parse_options
 from app.protocol.canonical import sha256_of
 from app.protocol.events import RESUME_EXTENSION
@@ -49,7 +50,8 @@ FIRST_LOOK_SECONDS = 0.2
 
 
 async def send_message(ops: Operations, ctx: CallContext, door: AgentDoor, request: SendMessageRequest) -> Answer:
-    """The Task after the sender's own turn, or at once with ``returnImmediately``.
+    """The Task after the sender's own turn, or at once with ``returnImmediately``; the Message of an agent that answers
+    with one (``direct_reply``).
 
     The wait ends with the turn (terminal, interrupted, or handed on to a queued turn), after BLOCKING_WAIT_SECONDS,
     or when the process drains; the Task as it stands then is the answer, never an error.
@@ -57,7 +59,10 @@ async def send_message(ops: Operations, ctx: CallContext, door: AgentDoor, reque
     configuration = request.configuration or SendMessageConfiguration()
     sent = await accept(ops, ctx, door, request)
     if not configuration.return_immediately:
-        await _turn_end(ops, ctx, sent)
+        deadline = asyncio.get_running_loop().time() + ops.blocking_wait_seconds
+        if (reply := await direct_reply(ops, ctx, door, sent)) is not None:
+            return Answer({"message": reply.message}, replayed=sent.replayed)
+        await _turn_end(ops, ctx, sent, deadline)
     loaded = await tasks.load(ops.db, ctx.caller.tenant, sent.task_id)
     if loaded is None:
         raise TaskNotFound
@@ -193,9 +198,8 @@ async def _send(
             assert_never(outcome)
 
 
-async def _turn_end(ops: Operations, ctx: CallContext, sent: Sent) -> None:
+async def _turn_end(ops: Operations, ctx: CallContext, sent: Sent, deadline: float) -> None:
     tenant = ctx.caller.tenant
-    deadline = asyncio.get_running_loop().time() + ops.blocking_wait_seconds
     pause = 0.0 if sent.replayed else min(FIRST_LOOK_SECONDS, ops.blocking_wait_seconds)
     with ops.wakeups.watch(lease_key(tenant, sent.task_id)) as signal:  # a turn ends with a lease, not with every event
         while True:

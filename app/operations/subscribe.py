@@ -17,6 +17,7 @@ from app.operations.agent_doors import AgentDoor
 from app.operations.answers import facts_of, parse_task_id, with_broker_metadata
 from app.operations.cursors import Cursor, Reset, judge, latest
 from app.operations.deps import Operations
+from app.operations.direct_reply import direct_reply
 from app.operations.log_reader import LogReader
 from app.operations.send_message import accept
 from app.protocol.events import A2A_HIDDEN, RESUME_EXTENSION, EventKind
@@ -59,6 +60,10 @@ class TaskStream:
         state = TaskState.parse(task["status"]["state"])
         self.ended = state.is_terminal or (self._closes_at_input and state is TaskState.INPUT_REQUIRED)
 
+    def show_only(self, item: Item) -> None:
+        """The stream is this one item."""
+        self.opening, self.ended = [item], True
+
     def go_on_after(self, seq: int, last_seq: int) -> None:
         """The tail begins after ``seq``; the log is known to go up to ``last_seq``."""
         self.reader.after, self.reader.last_seq = seq, last_seq
@@ -100,13 +105,17 @@ async def send_streaming_message(
     ops: Operations, ctx: CallContext, door: AgentDoor, request: SendMessageRequest
 ) -> TaskStream:
     """The message's task, from its Task frame on; closes at a terminal state and at INPUT_REQUIRED, not at
-    AUTH_REQUIRED. A new task's stream is its whole log; a duplicate's begins with the task as it stands now."""
+    AUTH_REQUIRED. A new task's stream is its whole log; a duplicate's begins with the task as it stands now. Where the
+    agent answers with a Message (``direct_reply``), that is the whole stream."""
     require_streaming(door.agent)
     sent = await accept(ops, ctx, door, request)
+    reply = await direct_reply(ops, ctx, door, sent)
     stream = TaskStream(LogReader(ops, ctx.caller.tenant, sent.task_id), closes_at_input=True, replayed=sent.replayed)
     try:
         await stream.reader.start()
-        if sent.replayed or request.message.task_id:
+        if reply is not None:
+            stream.show_only(Item(reply.seq, dumps({"message": reply.message})))
+        elif sent.replayed or request.message.task_id:
             await _open_follow_up(ops, ctx.caller.tenant, stream, sent)
         else:
             page = await stream.reader.read()

@@ -5,6 +5,9 @@ from enum import StrEnum
 RESUME_EXTENSION = "https://waystation.dev/ext/resume/v1"
 """The resume extension: what the broker adds to A2A objects stands in ``metadata[RESUME_EXTENSION]`` only."""
 
+DIRECT_REPLY = "directReply"
+"""In ``metadata[RESUME_EXTENSION]`` of a status event: the worker answered with a Message, and this is it."""
+
 
 class EventKind(StrEnum):
     """What an event row is; its body is in parentheses."""

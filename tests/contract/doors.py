@@ -174,6 +174,11 @@ class Door:
             assert (error["code"], error["status"], response.status_code) == (status, status_name, status), error
         return DoorError(info["reason"], error["message"], info["metadata"], response)
 
+    @property
+    def replayed(self) -> bool:
+        """Whether the last answer says that it is a duplicate's."""
+        return self.last is not None and self.last.headers.get("waystation-replayed") == "true"
+
     async def send(
         self, message: Json, *, now: bool = False, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Json:
@@ -224,9 +229,11 @@ def text(holder: Json) -> str:
 
 
 def short(item: Json) -> str:
-    """A StreamResponse in a word or two: ``task WORKING``, ``WORKING``, ``stock=A:``, ``stock+3``."""
+    """A StreamResponse in a word or two: ``task WORKING``, ``WORKING``, ``message hi``, ``stock=A:``, ``stock+3``."""
     if "task" in item:
         return f"task {state(item['task'])}"
+    if "message" in item:
+        return f"message {text(item['message'])}"
     if "statusUpdate" in item:
         return state(item["statusUpdate"])
     update = item["artifactUpdate"]

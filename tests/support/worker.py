@@ -73,6 +73,11 @@ def status(state: str, text: str | None = None) -> Json:
     return {"statusUpdate": {"status": content}}
 
 
+def direct(text: str) -> Json:
+    """A direct reply: a message that is the only event of its turn."""
+    return {"message": {"role": "ROLE_AGENT", "parts": [{"text": text}]}}
+
+
 def artifact(artifact_id: str, text: str, *, append: bool = False, last: bool = False, **fields: Any) -> Json:
     """An artifactUpdate event with one text part."""
     content = {"artifactId": artifact_id, "parts": [{"text": text}]} | fields

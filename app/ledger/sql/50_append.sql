@@ -70,7 +70,8 @@ BEGIN
   outcome := 'applied'; signal := q.signal;
   IF v_ends THEN
     u := lease_finish(t, q, v_at, (v_seq - t.last_seq)::int, p_worker, p_ids[n], p_hashes[n],
-                      CASE WHEN p_kinds[n] = 'message' THEN 3::smallint ELSE p_states[n] END, p_messages[n], p_metadata[n]);
+                      CASE WHEN p_kinds[n] = 'message' THEN 3::smallint ELSE p_states[n] END, p_messages[n],
+                      CASE WHEN p_kinds[n] = 'message' THEN reply_metadata(t) ELSE p_metadata[n] END);
   END IF;
   IF u.task_id IS NULL THEN
     IF v_ends THEN  -- the last event was stored before, under an earlier lease: only the rest is new
@@ -86,6 +87,10 @@ BEGIN
   END IF;
   RETURN NEXT;
 END $$;
+
+-- What tells a direct reply in the log from a status with a message: only the broker writes under this URI.
+CREATE OR REPLACE FUNCTION reply_metadata(t tasks) RETURNS text LANGUAGE sql STABLE AS
+$$ SELECT broker_metadata(jsonb_build_object('directReply', true, 'turn', t.turn_no, 'attempt', t.attempt)) $$;
 
 -- The end of a lease by its worker. t: the locked row; p_before: events of this batch already added; answers the row after,
 -- or NULL when the ending event had been stored before. With a turn queued COMPLETED ends the turn, not the task, and a

@@ -70,6 +70,22 @@ BEGIN
   RETURN QUERY SELECT s.turn_no, s.state FROM turns s WHERE s.tenant_id = p_tenant AND s.task_id = p_task AND s.turn_no = p_turn;
 END $$;
 
+-- What a worker said first in a turn (the WORKING of a claim is the ledger's), with its body if that can be a direct reply,
+-- and whether the turn is still open.
+CREATE OR REPLACE FUNCTION turn_first_word(p_tenant text, p_task uuid, p_turn int)
+RETURNS TABLE (open boolean, seq bigint, body text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM ledger_enter(p_tenant);
+  RETURN QUERY
+  SELECT n.state IN ('queued', 'running'), e.seq, CASE WHEN e.kind IN ('status', 'turn.ended') THEN e.body END
+  FROM turns n
+  LEFT JOIN LATERAL (SELECT x.seq, x.kind, x.body FROM events x
+    WHERE x.tenant_id = p_tenant AND x.task_id = p_task AND x.seq > n.message_seq AND x.turn_no = p_turn
+      AND x.body_hash IS NOT NULL ORDER BY x.seq LIMIT 1) e ON true
+  WHERE n.tenant_id = p_tenant AND n.task_id = p_task AND n.turn_no = p_turn;
+END $$;
+
 -- Keeps the fold of events 1..p_seq. A slower reader never overwrites a later one.
 CREATE OR REPLACE FUNCTION snapshot_keep(p_tenant text, p_task uuid, p_seq bigint, p_body text) RETURNS void
 LANGUAGE plpgsql AS $$

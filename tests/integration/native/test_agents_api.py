@@ -131,7 +131,6 @@ async def test_bad_ids(
         ({"mode": "push"}, "mode"),
         ({"remote": {"url": "https://x"}}, "remote"),
         ({"extendedCard": CARD}, "extendedCard"),
-        ({"reply": "message"}, "reply"),
         ({"onBusy": "interrupt"}, "onBusy"),
         ({"allowUnresolvedEffects": True}, "allowUnresolvedEffects"),
         ({"retentionDays": 7}, "retentionDays"),
