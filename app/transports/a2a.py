@@ -26,9 +26,8 @@ async def enter(call: Call) -> AgentDoor:
     return await open_door(call.gateway.operations, call.caller, agent_id)
 
 
-def negotiated(call: Call, door: AgentDoor) -> CallContext:
+def negotiated(ctx: CallContext, door: AgentDoor) -> CallContext:
     """The context with the extensions that are active. Raises VersionNotSupported, ExtensionSupportRequired."""
-    ctx = call.ctx
     negotiate(ctx.version)
     return replace(ctx, extensions=active_extensions(door.agent, ctx.extensions))
 

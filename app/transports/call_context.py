@@ -5,9 +5,11 @@ and body are looked at (native-api.md).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from app import offload
@@ -103,18 +105,25 @@ class Call:
 
 async def authenticate(gateway: Gateway, request: Request) -> CallContext:
     """The context of a verified token and the headers. Raises Unauthenticated, Unavailable or InvalidArgument."""
-    headers = request.headers
-    caller = await gateway.verifier.verify(headers.get("authorization"))
+    context = await identify(gateway, request.headers, request.is_disconnected)
     if b"access_token=" in request.scope["query_string"] and "access_token" in request.query_params:
         raise InvalidArgument("Tokens are accepted in the Authorization header only")  # RFC 9700 §4.3.2
+    if not context.version and VERSION_HEADER in request.query_params:
+        return replace(context, version=request.query_params[VERSION_HEADER])
+    return context
+
+
+async def identify(gateway: Gateway, headers: Headers, gone: Callable[[], Awaitable[bool]]) -> CallContext:
+    """The context of a verified token and the protocol's headers, which are metadata over gRPC. Raises Unauthenticated,
+    Unavailable or InvalidArgument."""
     return CallContext(
-        caller=caller,
-        version=headers.get(VERSION_HEADER, "") or request.query_params.get(VERSION_HEADER, ""),
+        caller=await gateway.verifier.verify(headers.get("authorization")),
+        version=headers.get(VERSION_HEADER, ""),
         extensions=frozenset(parse_extensions(*headers.getlist(EXTENSIONS_HEADER))),
         idempotency_key=_idempotency_key(headers.get("idempotency-key")),
         traceparent=headers.get("traceparent"),
         last_event_id=headers.get("last-event-id") or None,
-        gone=request.is_disconnected,
+        gone=gone,
         site=lambda: site(gateway, request, cast("dict[str, str]", request.path_params).get("agent", "")),
     )
 

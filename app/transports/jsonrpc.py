@@ -76,7 +76,7 @@ async def handle(call: Call) -> Response:
         method, params = _envelope(message)
         operation = _operation(method, call.ctx.version)
         require_any(call.caller, (operation.scope,))
-        ctx = replace(negotiated(call, door), body_bytes=call.body_bytes)
+        ctx = replace(negotiated(call.ctx, door), body_bytes=call.body_bytes)
         request = parse(operation.request, params)
         before = f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":'
         if operation.streaming:

@@ -67,7 +67,7 @@ async def _handle(call: Call, operation: Operation, *, with_body: bool) -> Respo
     routing_key = call.path("tenant")
     if routing_key and routing_key != door.agent_id:
         raise NotFound
-    ctx = negotiated(call, door)
+    ctx = negotiated(call.ctx, door)
     request = await _request(call, operation, with_body=with_body)
     ctx = replace(ctx, body_bytes=call.body_bytes)
     _check_routing_key(request, routing_key)
