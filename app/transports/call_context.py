@@ -26,6 +26,7 @@ from app.errors import (
     WaystationError,
 )
 from app.protocol import strict_json
+from app.protocol.card import Site
 from app.protocol.version import EXTENSIONS_HEADER, VERSION_HEADER, parse_extensions
 from app.transports.gateway import Gateway
 from app.transports.urls import site
@@ -105,7 +106,10 @@ class Call:
 
 async def authenticate(gateway: Gateway, request: Request) -> CallContext:
     """The context of a verified token and the headers. Raises Unauthenticated, Unavailable or InvalidArgument."""
-    context = await identify(gateway, request.headers, request.is_disconnected)
+    agent = cast("dict[str, str]", request.path_params).get("agent", "")
+    context = await identify(
+        gateway, request.headers, gone=request.is_disconnected, site=lambda: site(gateway, request, agent)
+    )
     if b"access_token=" in request.scope["query_string"] and "access_token" in request.query_params:
         raise InvalidArgument("Tokens are accepted in the Authorization header only")  # RFC 9700 §4.3.2
     if not context.version and VERSION_HEADER in request.query_params:
@@ -113,7 +117,9 @@ async def authenticate(gateway: Gateway, request: Request) -> CallContext:
     return context
 
 
-async def identify(gateway: Gateway, headers: Headers, gone: Callable[[], Awaitable[bool]]) -> CallContext:
+async def identify(
+    gateway: Gateway, headers: Headers, *, gone: Callable[[], Awaitable[bool]], site: Callable[[], Site]
+) -> CallContext:
     """The context of a verified token and the protocol's headers, which are metadata over gRPC. Raises Unauthenticated,
     Unavailable or InvalidArgument."""
     return CallContext(
@@ -124,7 +130,7 @@ async def identify(gateway: Gateway, headers: Headers, gone: Callable[[], Awaita
         traceparent=headers.get("traceparent"),
         last_event_id=headers.get("last-event-id") or None,
         gone=gone,
-        site=lambda: site(gateway, request, cast("dict[str, str]", request.path_params).get("agent", "")),
+        site=site,
     )
 
 
