@@ -63,7 +63,11 @@ class Loop(ABC):
         while True:
             more = await self._guarded()
             # sleep(0) when there is more: a long backlog must not starve the event loop
-            await asyncio.sleep(0 if more else self._pause())
+            await self._rest(0 if more else self._pause())
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until the next run; a loop that can be woken waits for that too."""
+        await asyncio.sleep(seconds)
 
     async def _guarded(self) -> bool:
         try:

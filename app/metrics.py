@@ -43,6 +43,19 @@ RACES_LOST = Counter(
 STREAMS_OPEN = Gauge("waystation_streams_open", "Open event streams", registry=REGISTRY)
 POLLERS_WAITING = Gauge("waystation_pollers_waiting", "Worker requests that wait for a lease", registry=REGISTRY)
 AUTH_FAILURES = Counter("waystation_auth_failures", "Refused credentials by reason", ["reason"], registry=REGISTRY)
+OUTBOUND_CALLS = Counter(
+    "waystation_outbound_calls",
+    "Calls to other hosts by purpose and outcome: a class of status, refused, or why no answer came",
+    ["purpose", "outcome"],
+    registry=REGISTRY,
+)
+DELIVERIES = Counter(
+    "waystation_deliveries", "Attempts at a push notification: delivered, retried, dead", ["outcome"], registry=REGISTRY
+)
+DELIVERIES_DUE = Gauge("waystation_deliveries_due", "Push notifications that wait to be sent now", registry=REGISTRY)
+DELIVERIES_OLDEST = Gauge(
+    "waystation_deliveries_oldest_age_seconds", "How long the oldest of them has been due", registry=REGISTRY
+)
 WAKEUPS_CONNECTED = Gauge("waystation_wakeups_connected", "1 while the LISTEN connection lives", registry=REGISTRY)
 
 QUEUE_DEPTH = Gauge("waystation_queue_depth", "Tasks that wait for a worker", ["agent"], registry=REGISTRY)
@@ -66,6 +79,9 @@ CLAIM_SECONDS = Histogram(
 )
 EVENT_DELIVERY_SECONDS = Histogram(
     "waystation_event_delivery_seconds", "An event, from commit to a live subscriber", buckets=_FAST, registry=REGISTRY
+)
+DELIVERY_SECONDS = Histogram(
+    "waystation_delivery_seconds", "An event, from commit to a receiver's 2xx", buckets=_LONG, registry=REGISTRY
 )
 TASK_SECONDS = Histogram(
     "waystation_task_seconds", "A task, from submit to its terminal state", buckets=_LONG, registry=REGISTRY
