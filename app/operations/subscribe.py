@@ -53,9 +53,11 @@ class TaskStream:
     def close(self) -> None:
         self.reader.close()
 
-    def open_with(self, task: JsonObject, seq: int, added: JsonObject, *, durable: bool) -> None:
+    def open_with(
+        self, task: JsonObject, seq: int, added: JsonObject, *, durable: bool, history_length: int | None = None
+    ) -> None:
         """Begin with the Task as it stood at ``seq``, with an id if it is ``durable``, and go on after it."""
-        shown = with_broker_metadata(view(task), {"lastSeq": seq, **added})
+        shown = with_broker_metadata(view(task, history_length=history_length), {"lastSeq": seq, **added})
         self.opening.append(Item(seq if durable else None, dumps({"task": shown})))
         state = TaskState.parse(task["status"]["state"])
         self.ended = state.is_terminal or (self._closes_at_input and state is TaskState.INPUT_REQUIRED)
@@ -110,13 +112,14 @@ async def send_streaming_message(
     require_streaming(door.agent)
     sent = await accept(ops, ctx, door, request)
     reply = await direct_reply(ops, ctx, door, sent)
+    history_length = request.configuration.history_length if request.configuration else None
     stream = TaskStream(LogReader(ops, ctx.caller.tenant, sent.task_id), closes_at_input=True, replayed=sent.replayed)
     try:
         await stream.reader.start()
         if reply is not None:
             stream.show_only(Item(reply.seq, dumps({"message": reply.message})))
-        elif sent.replayed or request.message.task_id:
-            await _open_follow_up(ops, ctx.caller.tenant, stream, sent)
+        elif sent.replayed or request.message.task_id or history_length is not None:
+            await _open_at(ops, ctx.caller.tenant, stream, sent, history_length)
         else:
             page = await stream.reader.read()
             stream.opening = stream.take(page.events if page else [])
@@ -126,7 +129,7 @@ async def send_streaming_message(
     return stream
 
 
-async def _open_follow_up(ops: Operations, tenant: str, stream: TaskStream, sent: Sent) -> None:
+async def _open_at(ops: Operations, tenant: str, stream: TaskStream, sent: Sent, history_length: int | None) -> None:
     """The Task as it stood when this message was stored, however much has happened since; a duplicate's as of now."""
     loaded = await tasks.load(ops.db, tenant, sent.task_id)
     if loaded is None:
@@ -137,7 +140,7 @@ async def _open_follow_up(ops: Operations, tenant: str, stream: TaskStream, sent
         if page is not None and len(page.events) == sent.last_seq:
             task = fold((event.kind, cast("JsonObject", loads_trusted(event.body))) for event in page.events)
             seq = sent.last_seq
-    stream.open_with(task, seq, {}, durable=True)
+    stream.open_with(task, seq, {}, durable=True, history_length=history_length)
     stream.go_on_after(seq, loaded.head.last_seq)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from app.protocol.events import EventKind
+from app.protocol.models.base import Role
 
 Json = dict[str, Any]
 """A JSON object as stored: camelCase, full enum names, no defaults."""
@@ -16,15 +17,17 @@ _STATUS_KINDS: Final = frozenset(
     {EventKind.STATUS, EventKind.ACTION_REQUIRED, EventKind.TURN_ENDED, EventKind.CANCEL_REQUESTED}
 )
 _ARTIFACT_KINDS: Final = frozenset({EventKind.ARTIFACT_DELTA, EventKind.ARTIFACT_REPLACE, EventKind.ARTIFACT_MERGED})
+_AGENT: Final = Role.AGENT.wire
 _GIVEN_ON_APPEND: Final = ("name", "description", "extensions")
 
 
 def fold(events: Iterable[tuple[str, Json]], task: Json | None = None) -> Json:
     """The Task after ``events``, (kind, body) pairs in seq order, from ``task`` (a snapshot) or from the beginning.
 
-    Guarantees that fold(b, fold(a)) == fold(a + b), and that each messageId stands once in history and status together
-    (resume-contract.md, History). Kinds without a meaning for the Task are passed over. Raises ValueError if there is
-    no task and the first event is not ``task.submitted``.
+    Guarantees that fold(b, fold(a)) == fold(a + b), and that history and status together have each message once
+    (resume-contract.md, History): an agent's by its messageId, a client's by its event, for duplicates are not stored
+    and an id may be another client's too. Kinds without a meaning for the Task are passed over. Raises ValueError if
+    there is no task and the first event is not ``task.submitted``.
     """
     folding = _Folding(task) if task is not None else None
     for kind, body in events:
@@ -78,7 +81,7 @@ class _Folding:
 
     def __init__(self, task: Json) -> None:
         self.task = task
-        self._seen: set[str] = {message["messageId"] for message in task.get("history", ())}
+        self._said: set[str] = {message["messageId"] for message in task.get("history", ()) if _is_agents(message)}
         self._positions: dict[str, int] = {
             artifact["artifactId"]: position for position, artifact in enumerate(task.get("artifacts", ()))
         }
@@ -89,13 +92,13 @@ class _Folding:
         if said := current.get("message"):
             self.task["status"] = {key: value for key, value in current.items() if key != "message"}
             self._remember(said)
-        self._remember(message)
+        self.task.setdefault("history", []).append(message)
 
     def status(self, update: Json) -> None:
         status: Json = update["status"]
         if said := self.task["status"].get("message"):
             self._remember(said)
-        if (saying := status.get("message")) and saying["messageId"] in self._seen:
+        if (saying := status.get("message")) and saying["messageId"] in self._said:
             self._forget(saying["messageId"])
         self.task["status"] = status
         if metadata := update.get("metadata"):
@@ -114,16 +117,24 @@ class _Folding:
             _extend(artifacts[position], artifact)
 
     def _remember(self, message: Json) -> None:
-        if message["messageId"] not in self._seen:
-            self._seen.add(message["messageId"])
+        if message["messageId"] not in self._said:
+            self._said.add(message["messageId"])
             self.task.setdefault("history", []).append(message)
 
     def _forget(self, message_id: str) -> None:
         """A message said again becomes the current one, and the current one stands in status only."""
-        self._seen.discard(message_id)
+        self._said.discard(message_id)
         history: list[Json] = self.task["history"]
         # From the end: what is said again was mostly said just before.
-        del history[next(at for at in reversed(range(len(history))) if history[at]["messageId"] == message_id)]
+        del history[next(at for at in reversed(range(len(history))) if _is(history[at], message_id))]
+
+
+def _is_agents(message: Json) -> bool:
+    return message["role"] == _AGENT
+
+
+def _is(message: Json, agents_id: str) -> bool:
+    return message["messageId"] == agents_id and _is_agents(message)
 
 
 def _extend(whole: Json, delta: Json) -> None:

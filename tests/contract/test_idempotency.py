@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.contract.conftest import Agent
-from tests.contract.doors import DoorError, say, state
+from tests.contract.doors import DoorError, say, state, text
 from tests.support.worker import status
 
 
@@ -106,6 +106,25 @@ async def test_key_only_agents_take_a_message_id_again(agent: Agent) -> None:
     door, message = agent.door(), say("go")
     tasks = [await door.send(message, now=True) for _ in range(2)]
     assert tasks[0]["id"] != tasks[1]["id"]
+
+
+async def test_history_has_every_message_of_a_key_only_agent(agent: Agent) -> None:
+    """docs/decisions/reused-message-ids.md."""
+    agent.register(idempotency="key_only")
+    door = agent.door()
+    task = await door.send(say("one", messageId="m"), now=True)
+    await door.send(say("two", messageId="m", taskId=task["id"]), now=True)
+    again = say("three", messageId="m", taskId=task["id"])
+    for _ in range(2):
+        await door.send(again, now=True, headers={"Idempotency-Key": "k"})
+    history = (await door.get(task["id"]))["history"]
+    assert [(said["messageId"], text(said)) for said in history] == [("m", "one"), ("m", "two"), ("m", "three")]
+
+
+async def test_history_has_the_messages_of_two_subjects_with_one_id(agent: Agent) -> None:
+    task = await agent.door().send(say("one", messageId="m"), now=True)
+    await agent.door(subject="u2").send(say("two", messageId="m", taskId=task["id"]), now=True)
+    assert [text(said) for said in (await agent.door().get(task["id"]))["history"]] == ["one", "two"]
 
 
 async def test_other_subjects_and_tenants_have_keys_of_their_own(agent: Agent) -> None:

@@ -89,12 +89,17 @@ def test_a_client_message_moves_what_the_agent_said_and_changes_nothing_else_of_
     assert task["status"] == {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": "2026-01-01T00:00:00.000Z"}
 
 
-def test_a_message_stands_once_however_often_it_came() -> None:
-    task = fold(
-        [submitted("u1"), user("u1"), status("WORKING", "a1"), status("WORKING", "a1", text="more"), user("u1")]
-    )
-    assert history(task) == ["u1", "a1"]
+def test_an_agents_message_stands_once_however_often_it_came() -> None:
+    task = fold([submitted("u1"), status("WORKING", "a1"), status("WORKING", "a1", text="more"), user("u2")])
+    assert history(task) == ["u1", "a1", "u2"]
     assert task["history"][1]["parts"] == [{"text": "more"}]
+
+
+def test_a_clients_message_is_never_lost_to_an_id_used_before() -> None:
+    """docs/decisions/reused-message-ids.md: by another client, by a client of a key_only agent, or by the agent."""
+    task = fold([submitted("1"), user("1"), status("WORKING", "1"), user("1"), status("COMPLETED", "1")])
+    assert [(item["messageId"], item["role"]) for item in task["history"]] == [("1", "ROLE_USER")] * 3
+    assert task["status"]["message"]["role"] == "ROLE_AGENT"
 
 
 def test_a_message_said_again_later_is_the_current_one() -> None:
@@ -239,17 +244,15 @@ def test_a_snapshot_and_the_rest_give_the_whole(rest: list[Event], cut: int) -> 
 
 
 @given(rest=_events)
-def test_each_message_id_stands_once_and_none_is_lost(rest: list[Event]) -> None:
+def test_each_message_stands_once_and_none_is_lost(rest: list[Event]) -> None:
     task = fold([submitted("u1"), *rest])
-    ids = history(task)
-    if "message" in task["status"]:
-        ids.append(task["status"]["message"]["messageId"])
-    said = {"u1"}
-    for _, body in rest:
-        said |= {body["message"]["messageId"]} if "message" in body else set()
-        said |= {m["messageId"] for m in [body.get("statusUpdate", {}).get("status", {}).get("message")] if m}
-    assert len(ids) == len(set(ids))
-    assert set(ids) == said
+    shown = [*task["history"], *([task["status"]["message"]] if "message" in task["status"] else [])]
+    asked = ["u1", *(body["message"]["messageId"] for _, body in rest if "message" in body)]
+    statuses = [body["statusUpdate"]["status"] for _, body in rest if "statusUpdate" in body]
+    assert [item["messageId"] for item in shown if item["role"] == "ROLE_USER"] == asked
+    said = [item["messageId"] for item in shown if item["role"] == "ROLE_AGENT"]
+    assert len(said) == len(set(said))
+    assert set(said) == {status["message"]["messageId"] for status in statuses if "message" in status}
 
 
 @given(rest=_events, length=st.none() | st.integers(0, 4), include=st.booleans())
