@@ -20,7 +20,7 @@ from typing import Final, cast
 from app.auth.jwks import InvalidKeySet, VerificationKey, parse_jwks
 from app.clock import Clock
 from app.errors import ParseError, Unavailable
-from app.net.egress import FetchFailed, check_url, fetch_bytes
+from app.net.egress import Answer, Egress, EgressFailed, EgressRefused, OperatorPolicy
 from app.protocol import strict_json
 from app.settings import IssuerSettings
 
@@ -42,7 +42,8 @@ class KeyStore:
 
     def __init__(self, issuers: Sequence[IssuerSettings], *, clock: Clock = time.monotonic) -> None:
         """Raises ValueError for an issuer whose URL is neither https nor http on loopback."""
-        self._issuers = {issuer.issuer: _IssuerKeys(issuer, clock) for issuer in issuers}
+        self._egress = Egress(OperatorPolicy())
+        self._issuers = {issuer.issuer: _IssuerKeys(issuer, self._egress, clock) for issuer in issuers}
 
     async def find(self, issuer: str, kid: str) -> VerificationKey | None:
         """The key that ``issuer`` publishes under ``kid``, or None.
@@ -60,11 +61,13 @@ class KeyStore:
         """Cancel the fetches under way. Idempotent."""
         for keys in self._issuers.values():
             await keys.aclose()
+        await self._egress.aclose()
 
 
 class _IssuerKeys:
-    def __init__(self, issuer: IssuerSettings, clock: Clock) -> None:
+    def __init__(self, issuer: IssuerSettings, egress: Egress, clock: Clock) -> None:
         self._issuer = issuer
+        self._egress = egress
         self._clock = clock
         self._keys: Mapping[str, VerificationKey] = {}
         self._generation = 0
@@ -75,9 +78,9 @@ class _IssuerKeys:
         self._unknown_kid_at = float("-inf")
         self._fetch: asyncio.Task[None] | None = None
         try:
-            check_url(issuer.jwksUri or issuer.issuer, allow_http_loopback=True)
-        except FetchFailed as error:
-            raise ValueError(f"ISSUERS: {error}") from error
+            egress.check(issuer.jwksUri or issuer.issuer)
+        except EgressRefused as error:
+            raise ValueError(f"ISSUERS: {issuer.jwksUri or issuer.issuer!r}: {error}") from error
 
     async def find(self, kid: str) -> VerificationKey | None:
         generation = self._generation
@@ -140,13 +143,13 @@ class _IssuerKeys:
 
     async def _download(self) -> tuple[dict[str, VerificationKey], float]:
         url = self._issuer.jwksUri or await self._discover()
-        answer = await fetch_bytes(url, max_bytes=FETCH_BYTES, timeout=FETCH_SECONDS, allow_http_loopback=True)
+        answer = await self._get(url)
         return parse_jwks(answer.body), _ttl(answer.headers)
 
     async def _discover(self) -> str:
         """OpenID Connect Discovery 1.0, 4.1 and 4.3: the document must name exactly the issuer it was asked of."""
         url = self._issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
-        answer = await fetch_bytes(url, max_bytes=FETCH_BYTES, timeout=FETCH_SECONDS, allow_http_loopback=True)
+        answer = await self._get(url)
         try:
             document = strict_json.loads(answer.body)
         except ParseError as error:
@@ -158,6 +161,23 @@ class _IssuerKeys:
         if not isinstance(jwks_uri, str):
             raise InvalidKeySet(f"{url} has no jwks_uri")
         return jwks_uri
+
+    async def _get(self, url: str) -> Answer:
+        try:
+            answer = await self._egress.request(
+                "GET",
+                url,
+                headers={"Accept": "application/json"},
+                timeout=FETCH_SECONDS,
+                max_bytes=FETCH_BYTES,
+                read_all=True,
+                purpose="keys",
+            )
+        except EgressFailed as error:
+            raise InvalidKeySet(f"{url}: {error.kind}: {error.detail}") from error
+        if answer.status != 200 or answer.headers.get("content-encoding", "identity").lower() != "identity":
+            raise InvalidKeySet(f"{url}: status {answer.status}, or compressed although that was not asked for")
+        return answer
 
 
 def _ttl(headers: Mapping[str, str]) -> float:

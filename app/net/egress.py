@@ -1,81 +1,178 @@
-"""The one place that calls out. Today it fetches issuers' documents for ``auth.keys``; webhooks, agent cards and
-dispatch will go through here too, with the address checks of security.md, Outbound calls.
+"""The one place that calls out: webhooks, agent cards, dispatch and the issuers' keys (security.md, Outbound calls).
+
+One call:
+
+    URL ─targets─> Target ─policy─> resolved once ─policy, every address─> connected to one of these very addresses,
+    while Host, SNI and the certificate's name stay those of the URL ─> status, headers, body up to a limit
+
+No redirect is followed, nothing of the environment (proxies, netrc, certificates) is used, no compression is asked for
+or undone, and one time limit bounds it all.
 """
 
 import asyncio
 import functools
 import ipaddress
+import re
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
+import httpcore
 import httpx
 
+from app import metrics
+from app.net.addresses import Address
+from app.net.answers import ERRORS, Answer, EgressFailed, Reading, failure
+from app.net.connections import Connections
+from app.net.names import Resolve, resolve
+from app.net.policy import EgressPolicy, OperatorPolicy, Policy
+from app.net.targets import EgressRefused, Target, parse
 
-class FetchFailed(Exception):
-    """No usable answer. The text is for logs: it names the cause, it is never shown to a caller."""
+__all__ = ["Answer", "Egress", "EgressFailed", "EgressPolicy", "EgressRefused", "OperatorPolicy", "Purpose"]
+
+Purpose = Literal["webhook", "card", "dispatch", "keys"]
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+# They say where the message ends, what becomes of the connection, and whom it is for.
+_OUR_HEADERS: Final = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "accept-encoding", "connection", "keep-alive"),
+        *("te", "trailer", "upgrade", "expect", "proxy-authorization", "proxy-connection"),
+    }
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A complete 200 answer. Header names are case-insensitive."""
-
-    body: bytes
-    headers: Mapping[str, str]
-
-
-async def fetch_bytes(url: str, *, max_bytes: int, timeout: float, allow_http_loopback: bool) -> Fetched:
-    """GET ``url`` and return the whole body if it is a 200 of at most ``max_bytes``; ``timeout`` seconds bound it all.
-
-    No redirect is followed, no proxy or netrc of the environment is used, no compression is accepted. Raises
-    FetchFailed for everything else, a URL that ``check_url`` refuses among it.
+class Egress:
+    """Calls out by one ``policy``. ``resolve`` finds addresses, ``tls`` says whose certificates are trusted (certifi's
+    by default).
     """
-    check_url(url, allow_http_loopback=allow_http_loopback)
-    try:
-        async with (
-            asyncio.timeout(timeout),
-            httpx.AsyncClient(verify=_tls(), trust_env=False, follow_redirects=False, timeout=timeout) as client,
-            client.stream("GET", url, headers={"Accept": "application/json", "Accept-Encoding": "identity"}) as answer,
-        ):
-            if answer.status_code != 200:
-                raise FetchFailed(f"{url}: status {answer.status_code}")
-            return Fetched(await _read(answer, max_bytes), answer.headers)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        # TimeoutError is an OSError.
-        raise FetchFailed(f"{url}: {type(error).__name__} {error}".rstrip()) from error
 
+    def __init__(self, policy: Policy, *, resolve: Resolve = resolve, tls: ssl.SSLContext | None = None) -> None:
+        self._policy = policy
+        self._resolve = resolve
+        self._tls = tls
+        self._connections = Connections()
 
-def check_url(url: str, *, allow_http_loopback: bool) -> None:
-    """Raise FetchFailed unless ``url`` is https (or http to this machine, if allowed) without userinfo or fragment."""
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise FetchFailed(f"{url!r}: {error}") from error
-    if parsed.userinfo or parsed.fragment or not parsed.host:
-        raise FetchFailed(f"{url!r}: a URL needs a host, and neither userinfo nor fragment")
-    if parsed.scheme != "https" and not (parsed.scheme == "http" and allow_http_loopback and _is_loopback(parsed.host)):
-        raise FetchFailed(f"{url!r}: https is required")
+    def check(self, url: str) -> None:
+        """Raise EgressRefused if ``url`` is never called, going by what it says alone."""
+        self._policy.check_target(parse(url))
 
+    async def vet(self, url: str, *, timeout: float = 5) -> None:
+        """``check``, and every address that the host has at present; a name that does not resolve is accepted."""
+        target = parse(url)
+        self._policy.check_target(target)
+        try:
+            await self._vetted(target, timeout)
+        except EgressFailed:
+            return
 
-async def _read(answer: httpx.Response, max_bytes: int) -> bytes:
-    if answer.headers.get("content-encoding", "identity").lower() != "identity":
-        raise FetchFailed(f"{answer.url}: compressed although nothing but identity was asked for")
-    body = bytearray()
-    async for chunk in answer.aiter_raw():
-        body += chunk
-        if len(body) > max_bytes:
-            raise FetchFailed(f"{answer.url}: more than {max_bytes} bytes")
-    return bytes(body)
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        connect_timeout: float = 5,
+        timeout: float = 15,
+        max_bytes: int = 65536,
+        read_all: bool = False,
+        purpose: Purpose = "webhook",
+    ) -> Answer:
+        """Send one request and return the answer, whatever its status. ``timeout`` seconds bound it all.
 
+        With ``read_all`` the answer is whole, or there is none. Without, its status is enough: at most ``max_bytes`` of
+        the body come along, and whatever goes wrong after the head only makes it ``truncated``.
+        Raises EgressRefused for a URL, address or header that may not be, EgressFailed when there is no answer.
+        """
+        outcome = "cancelled"
+        try:
+            target = parse(url)
+            self._policy.check_target(target)
+            request = _request(method, target, headers, content, connect_timeout)
+            answer = await self._call(target, request, connect_timeout, timeout, max_bytes, read_all)
+            outcome = f"{answer.status // 100}xx"
+            return answer
+        except EgressRefused:
+            outcome = "refused"
+            raise
+        except EgressFailed as error:
+            outcome = error.kind
+            raise
+        finally:
+            metrics.OUTBOUND_CALLS.labels(purpose, outcome).inc()
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    async def aclose(self) -> None:
+        """Close the idle connections. Idempotent."""
+        await self._connections.aclose()
+
+    async def _call(
+        self,
+        target: Target,
+        request: httpcore.Request,
+        connect_timeout: float,
+        timeout: float,
+        max_bytes: int,
+        read_all: bool,
+    ) -> Answer:
+        reading = Reading(max_bytes)
+        broken: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await self._vetted(target, connect_timeout)
+                connection = await self._connections.take(target, addresses, self._tls or default_tls())
+                try:
+                    await reading.read(await connection.send(request, max_bytes))
+                finally:
+                    await self._connections.give_back(connection)
+        except ERRORS as error:
+            broken = error
+        answer = reading.answer()
+        if answer is None or (read_all and broken is not None):
+            raise failure(broken or httpcore.ProtocolError("no answer")) from broken
+        if read_all and answer.truncated:
+            raise EgressFailed("too_large", f"more than {max_bytes} bytes")
+        return answer
+
+    async def _vetted(self, target: Target, timeout: float) -> Sequence[Address]:
+        """The addresses of the target's host, all of them allowed. Raises EgressRefused, or EgressFailed for "dns"."""
+        if target.address is not None:
+            return [target.address]  # vetted with the target
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._resolve(target.host, target.port)
+        except (OSError, UnicodeError) as error:
+            raise EgressFailed("dns", f"{target.host}: {type(error).__name__} {error}") from error
+        addresses = [ipaddress.ip_address(text) for text in found]
+        for address in addresses:
+            self._policy.check_address(target, address)
+        if not addresses:
+            raise EgressFailed("dns", f"{target.host}: no address")
+        return addresses
 
 
 @functools.cache
-def _tls() -> ssl.SSLContext:
-    # Loading the CA bundle takes tens of milliseconds of the event loop: once, not per fetch.
+def default_tls() -> ssl.SSLContext:
+    """Trusts the authorities of certifi. Loading them blocks the event loop for long: once, not per call."""
     return httpx.create_ssl_context(trust_env=False)
+
+
+def _request(
+    method: str, target: Target, headers: Mapping[str, str], content: bytes, connect_timeout: float
+) -> httpcore.Request:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _OUR_HEADERS:
+            raise EgressRefused(f"The header {name[:64]!r} may not be sent")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise EgressRefused(f"The value of the header {name[:64]!r} is not one line of visible ASCII")
+    fields = {"Host": target.authority, "Accept-Encoding": "identity", "User-Agent": "waystation", **headers}
+    if content or method not in {"GET", "HEAD"}:
+        fields["Content-Length"] = str(len(content))
+    return httpcore.Request(
+        method.encode(),
+        httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
+        headers=[(name.encode(), value.encode()) for name, value in fields.items()],
+        content=content,
+        extensions={"timeout": {"connect": connect_timeout}},
+    )
