@@ -23,6 +23,7 @@ from app import metrics
 from app.auth.handles import Handles
 from app.auth.keys import KeyStore
 from app.auth.tokens import TokenVerifier
+from app.auth.vault import Vault
 from app.clock import system_clock
 from app.execution.leasing import Leasing
 from app.execution.session import Sessions
@@ -40,6 +41,7 @@ from app.maintenance.pulse import Pulse
 from app.maintenance.readiness import Readiness
 from app.maintenance.reaper import Reaper
 from app.maintenance.repair import Repair
+from app.net.egress import Egress, EgressPolicy
 from app.operations.deps import Operations
 from app.settings import Settings
 from app.transports import routes
@@ -71,6 +73,8 @@ class Broker:
         self.dsn = settings.database_url
         self.direct_dsn = settings.direct_database_url or settings.database_url
         self.handles = Handles(settings.secret_keys())
+        self.vault = Vault(settings.secret_keys())
+        self.egress = Egress(EgressPolicy.of(settings))
         self.keys = KeyStore(settings.issuers if settings.auth_mode == "oidc" else ())
         self.verifier = TokenVerifier(settings, self.keys, system_clock, _count_refusal)
         self._loops: list[Loop] = []
@@ -92,6 +96,8 @@ class Broker:
             self.handles,
             blocking_wait_seconds=settings.blocking_wait_seconds,
             poll_seconds=settings.poll_seconds,
+            egress=self.egress,
+            vault=self.vault,
         )
         poll = min(settings.poll_seconds, CLAIM_POLL_SECONDS)
         self.leasing = Leasing(self.db, self.wakeups, self.directory, self.handles, poll_seconds=poll)
@@ -140,6 +146,7 @@ class Broker:
         self.directory.close()
         await self.wakeups.stop()
         await self.keys.aclose()
+        await self.egress.aclose()
         await self.db.close()
 
 

@@ -5,16 +5,18 @@ import random
 from dataclasses import dataclass, field
 
 from app.auth.handles import Handles
+from app.auth.vault import Vault
 from app.ledger.directory import AgentDirectory
 from app.ledger.pool import Database
 from app.ledger.wakeups import Wakeups
+from app.net.egress import Egress
 from app.operations.poll_floor import PollFloor
 from app.operations.shared_reads import SharedReads
 
 
 @dataclass
 class Operations:
-    """``handles`` seals list cursors; times are in seconds.
+    """``handles`` seals list cursors, ``vault`` credentials; ``egress`` calls out. Times are in seconds.
 
     ``poll_seconds`` is the floor under wake-ups: a waiter reads again after that long whatever it has heard; ``floor``
     does so for all streams at once, and is started with the other loops.
@@ -26,6 +28,8 @@ class Operations:
     handles: Handles
     blocking_wait_seconds: float = 30
     poll_seconds: float = 2
+    egress: Egress = field(kw_only=True)
+    vault: Vault = field(kw_only=True)
     drain: asyncio.Event = field(default_factory=asyncio.Event)
     reads: SharedReads = field(init=False)
     floor: PollFloor = field(init=False)

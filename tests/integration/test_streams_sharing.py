@@ -8,12 +8,14 @@ import pytest
 import pytest_asyncio
 
 from app.auth.handles import Handles
+from app.auth.vault import Vault
 from app.ledger import events, transitions
 from app.ledger.directory import AgentDirectory
 from app.ledger.inputs import Keys, TaskSettings
 from app.ledger.pool import Database
 from app.ledger.rows import EventPage, Sent
 from app.ledger.wakeups import Wakeups, task_key
+from app.net.egress import Egress, EgressPolicy
 from app.operations.deps import Operations
 from app.operations.log_reader import LogReader
 from app.operations.shared_reads import SharedReads
@@ -25,7 +27,7 @@ async def ops(database_url: str) -> AsyncIterator[Operations]:
     db = await Database.connect(database_url, size=4)
     wakeups = Wakeups(database_url)
     directory = AgentDirectory(db, wakeups)
-    yield Operations(db, wakeups, directory, Handles([b"x" * 32]))
+    yield Operations(db, wakeups, directory, Handles([b"x" * 32]), egress=Egress(EgressPolicy()), vault=Vault([b"x" * 32]))
     directory.close()
     await db.close()
 

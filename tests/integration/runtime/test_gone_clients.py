@@ -15,10 +15,12 @@ from starlette.types import Message
 
 from app.auth.caller import CallContext, Caller
 from app.auth.handles import Handles
+from app.auth.vault import Vault
 from app.errors import Unavailable
 from app.ledger.directory import AgentDirectory
 from app.ledger.rows import Agent
 from app.ledger.wakeups import Wakeups
+from app.net.egress import Egress, EgressPolicy
 from app.operations.agent_doors import AgentDoor
 from app.operations.cancel_task import cancel_task
 from app.operations.deps import Operations
@@ -44,7 +46,16 @@ DOOR = AgentDoor(Agent("x", "a", CONFIG, 1, datetime.now(UTC)), may_send=True)
 @pytest_asyncio.fixture
 async def ops(bench: Bench, wakeups: Wakeups) -> AsyncIterator[Operations]:
     directory = AgentDirectory(bench.db, wakeups)
-    yield Operations(bench.db, wakeups, directory, Handles([b"x" * 32]), blocking_wait_seconds=LONG, poll_seconds=0.1)
+    yield Operations(
+        bench.db,
+        wakeups,
+        directory,
+        Handles([b"x" * 32]),
+        blocking_wait_seconds=LONG,
+        poll_seconds=0.1,
+        egress=Egress(EgressPolicy()),
+        vault=Vault([b"x" * 32]),
+    )
     directory.close()
 
 

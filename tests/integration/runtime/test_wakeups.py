@@ -13,10 +13,12 @@ import pytest_asyncio
 
 from app.auth.caller import CallContext, Caller
 from app.auth.handles import Handles
+from app.auth.vault import Vault
 from app.ledger import wakeups as module
 from app.ledger.directory import AgentDirectory
 from app.ledger.rows import Agent
 from app.ledger.wakeups import MAX_TOKENS, Wakeups, queue_key, task_key
+from app.net.egress import Egress, EgressPolicy
 from app.operations.agent_doors import AgentDoor
 from app.operations.deps import Operations
 from app.operations.send_message import accept
@@ -67,7 +69,7 @@ async def test_a_replayed_message_wakes_nobody(bench: Bench, wakeups: Wakeups) -
     config |= {"retry": {"maxAttempts": 3, "backoffSeconds": 0, "maxBackoffSeconds": 0}}
     door = AgentDoor(Agent("x", "a", config, 1, datetime.now(UTC)), may_send=True)
     directory = AgentDirectory(bench.db, wakeups)
-    ops = Operations(bench.db, wakeups, directory, Handles([b"x" * 32]))
+    ops = Operations(bench.db, wakeups, directory, Handles([b"x" * 32]), egress=Egress(EgressPolicy()), vault=Vault([b"x" * 32]))
     ctx = CallContext(Caller("a", "u1", frozenset(), frozenset(), math.inf))
     new = say("go")
     sent = await accept(ops, ctx, door, parse(SendMessageRequest, {"message": new}))
