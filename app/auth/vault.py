@@ -1,5 +1,5 @@
 """Secrets at rest: credentials that clients and owners give, sealed before they are stored (security.md, Outbound
-calls). Called by the operations that store them and by the webhook sender, which opens them.
+calls). Called by the ledger, which stores and reads them.
 
 A sealed secret: version (1 byte), key id (8), nonce (12), AES-256-GCM ciphertext and tag (NIST SP 800-38D). Its
 associated data are the version, the key id, the tenant and the row it belongs to: moved to another row, it does not
@@ -40,19 +40,19 @@ class Vault:
             raise ValueError("at least one key")
         self._keys = [_derive(key) for key in keys]
 
-    def seal(self, text: str, *, tenant: str, row: str) -> bytes:
-        """``text`` for the row whose id within its table and tenant is ``row``. Never the same bytes twice."""
+    def seal(self, secret: bytes, *, tenant: str, row: str) -> bytes:
+        """``secret`` for the tenant's row that ``row`` names: its kind and id. Never the same bytes twice."""
         key, nonce = self._keys[0], os.urandom(_NONCE_BYTES)
-        return key.head + nonce + key.cipher.encrypt(nonce, text.encode(), _context(key, tenant, row))
+        return key.head + nonce + key.cipher.encrypt(nonce, secret, _context(key, tenant, row))
 
-    def open(self, sealed: bytes, *, tenant: str, row: str) -> str:
-        """The text that was sealed for this very tenant and row. Raises VaultError for anything else."""
+    def open(self, sealed: bytes, *, tenant: str, row: str) -> bytes:
+        """The secret that was sealed for this very tenant and row. Raises VaultError for anything else."""
         head, nonce = sealed[:_HEAD_BYTES], sealed[_HEAD_BYTES : _HEAD_BYTES + _NONCE_BYTES]
         key = next((key for key in self._keys if key.head == head), None)
         if key is None or len(sealed) < _HEAD_BYTES + _NONCE_BYTES + _TAG_BYTES:
             raise VaultError("not sealed with a key that is configured")
         try:
-            return key.cipher.decrypt(nonce, sealed[_HEAD_BYTES + _NONCE_BYTES :], _context(key, tenant, row)).decode()
+            return key.cipher.decrypt(nonce, sealed[_HEAD_BYTES + _NONCE_BYTES :], _context(key, tenant, row))
         except InvalidTag:
             raise VaultError("damaged, or of another row") from None
 
