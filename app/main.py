@@ -15,11 +15,13 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
 
 from app import metrics
+from app.auth.card_security import card_security
 from app.auth.handles import Handles
 from app.auth.keys import KeyStore
 from app.auth.tokens import TokenVerifier
@@ -43,6 +45,7 @@ from app.maintenance.reaper import Reaper
 from app.maintenance.repair import Repair
 from app.net.egress import Egress, EgressPolicy
 from app.operations.deps import Operations
+from app.operations.served_cards import ServedCards
 from app.settings import Settings
 from app.transports import routes
 from app.transports.endpoints import mount_endpoints
@@ -51,6 +54,9 @@ from app.transports.http_protocol import AddressLimit, GuardedHttp
 from app.transports.native import agents, docs
 from app.transports.native.health import HealthRoutes
 from app.transports.native.workers import WorkerRoutes
+
+if TYPE_CHECKING:
+    from app.transports.grpc.server import GrpcServer
 
 log = logging.getLogger("waystation")
 
@@ -75,8 +81,10 @@ class Broker:
         self.handles = Handles(settings.secret_keys())
         self.vault = Vault(settings.secret_keys())
         self.egress = Egress(EgressPolicy.of(settings))
+        self.cards = ServedCards(settings.secret_keys(), card_security(settings))
         self.keys = KeyStore(settings.issuers if settings.auth_mode == "oidc" else ())
         self.verifier = TokenVerifier(settings, self.keys, system_clock, _count_refusal)
+        self.grpc = _grpc_server(settings)
         self._loops: list[Loop] = []
         self._accepting = False
 
@@ -94,6 +102,7 @@ class Broker:
             self.wakeups,
             self.directory,
             self.handles,
+            self.cards,
             blocking_wait_seconds=settings.blocking_wait_seconds,
             poll_seconds=settings.poll_seconds,
             egress=self.egress,
@@ -116,13 +125,15 @@ class Broker:
             Repair(self.db, self.wakeups),
             self.operations.floor,
         ]
-        self._mount(app)
+        gateway = Gateway(settings, self.verifier, self.operations, self.grpc.port if self.grpc else None)
+        self._mount(app, gateway)
         for loop in self._loops:
             loop.start()
+        if self.grpc:
+            await self.grpc.start(gateway, self.readiness.problems)
         self._accepting = True
 
-    def _mount(self, app: FastAPI) -> None:
-        gateway = Gateway(self.settings, self.verifier, self.operations)
+    def _mount(self, app: FastAPI, gateway: Gateway) -> None:
         mount_endpoints(app, gateway, HealthRoutes(self.readiness, QueueGauges(self.db)).endpoints())
         mount_endpoints(app, gateway, docs.ENDPOINTS)
         mount_endpoints(app, gateway, WorkerRoutes(self.leasing, self.sessions).endpoints())
@@ -137,9 +148,13 @@ class Broker:
             self.leasing.drain()
             self.sessions.drain()
             self.operations.begin_drain()
+            if self.grpc:
+                self.grpc.begin_drain(REQUEST_GRACE_SECONDS)
 
     async def close(self) -> None:
         self.begin_drain()
+        if self.grpc:
+            await self.grpc.stop()
         await self.leasing.stop()
         for loop in reversed(self._loops):
             await loop.stop()
@@ -183,7 +198,11 @@ async def serve(settings: Settings) -> int:
     A second SIGINT does not wait any longer. Raises ValueError for settings that cannot work.
     """
     configure_logging(settings.log_level, settings.log_format)
-    app = create_app(settings)
+    try:
+        app = create_app(settings)
+    except OSError as error:  # the gRPC port
+        log.error("%s", error)
+        return 1
     _collect_less_often()
     try:
         listener = _listen(settings.host, settings.port)
@@ -207,6 +226,8 @@ async def serve(settings: Settings) -> int:
     server = _Server(config, app.state.broker)
     host, port = listener.getsockname()[:2]
     log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    if grpc := app.state.broker.grpc:
+        log.info("listening for gRPC on %s", grpc.address)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -243,6 +264,18 @@ class _Server(uvicorn.Server):
     def _interrupt(self) -> None:
         self.force_exit = self.should_exit
         self.stop()
+
+
+def _grpc_server(settings: Settings) -> "GrpcServer | None":
+    """The gRPC door with its port taken, where GRPC_PORT is set. Raises OSError; ValueError without the extra."""
+    if settings.grpc_port is None:
+        return None
+    try:
+        from app.transports.grpc.server import GrpcServer
+    except ModuleNotFoundError as error:
+        text = "GRPC_PORT is set, but the gRPC door is not installed: pip install 'waystation[grpc]'"
+        raise ValueError(text) from error
+    return GrpcServer(settings)
 
 
 def _collect_less_often() -> None:

@@ -21,6 +21,9 @@ SCOPES: Final = frozenset(
     }
 )
 
+CLIENT_SCOPES: Final = ("push:write", "tasks:cancel", "tasks:read", "tasks:write")
+"""What a client of A2A's operations may need, all of them together."""
+
 
 def expand(patterns: Iterable[str]) -> frozenset[str]:
     """The scopes that an issuer's ``allowedScopes`` names; ``tasks:*`` stands for all that begin with ``tasks:``.

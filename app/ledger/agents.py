@@ -78,7 +78,7 @@ class Deleted:
 async def get(db: Database, agent_id: str) -> Agent | None:
     """The agent, a tombstone (``deleted``) included; None for an id that was never registered."""
     row = await db.fetchrow(GET, agent_id)
-    return None if row is None else _agent(row)
+    return None if row is None else to_agent(row)
 
 
 async def put(
@@ -109,13 +109,13 @@ async def put(
             else:
                 row = await connection.fetchrow(REPLACE, tenant, agent_id, text, shared, row["revision"])
         if row is not None:
-            return _agent(row)
+            return to_agent(row)
         # somebody else was faster: judge what stands there now
 
 
 async def list_visible(db: Database, tenant: str, *, after: str, limit: int) -> list[Agent]:
     """The tenant's own agents and those shared with it, by id, after the id ``after``."""
-    return [_agent(row) for row in await db.fetch(LIST, tenant, after, limit)]
+    return [to_agent(row) for row in await db.fetch(LIST, tenant, after, limit)]
 
 
 async def delete(db: Database, *, tenant: str, agent_id: str, force: bool) -> Deleted | LiveTasks | None:
@@ -164,7 +164,8 @@ async def tombstones(db: Database, younger_than: float) -> list[str]:
     return [str(row["agent_id"]) for row in await db.fetch(TOMBSTONES, younger_than)]
 
 
-def _agent(row: Record) -> Agent:
+def to_agent(row: Record) -> Agent:
+    """The agent that a row of this table is."""
     return Agent(
         agent_id=row["agent_id"],
         tenant=row["tenant_id"],

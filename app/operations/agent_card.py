@@ -1,4 +1,4 @@
-"""The public card's rules, and GetExtendedAgentCard (A2A v1.0 §3.1.11)."""
+"""Who may see a card, what it declares and forbids, and GetExtendedAgentCard (A2A v1.0 §3.1.11, §3.3.4)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +8,7 @@ from app.errors import (
     ExtendedAgentCardNotConfigured,
     ExtensionSupportRequired,
     NotFound,
+    PushNotificationNotSupported,
     Unauthenticated,
     UnsupportedOperation,
 )
@@ -16,13 +17,15 @@ from app.operations.agent_config import is_visible
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer
 from app.operations.deps import Operations
+from app.operations.served_cards import EXTENDED
+from app.protocol.card import Site
 from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import GetExtendedAgentCardRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ShownCard:
-    """A registered card as ``caller`` may see it; ``public``: so may everybody."""
+    """An agent's card as ``caller`` may see it, with the doors of one site; ``public``: so may everybody."""
 
     agent_id: str
     card: JsonObject
@@ -30,34 +33,52 @@ class ShownCard:
     updated_at: datetime
 
 
-async def show_card(ops: Operations, caller: Caller | None, agent_id: str) -> ShownCard:
-    """The registered card of the agent, for ``caller`` (None: no token came).
+async def show_card(ops: Operations, caller: Caller | None, agent_id: str, site: Site) -> ShownCard:
+    """The agent's card for ``caller`` (None: no token came), who asks at ``site``.
 
     Raises Unauthenticated without a token for an unknown agent and a card that is not public alike; NotFound with a
     token for an unknown agent and one that is not shared with its tenant alike (a2a-server.md, Agent card).
     """
     agent = await ops.directory.get(agent_id)
     if agent is not None and not agent.deleted:
-        public = agent.config["cardVisibility"] == "public"
+        public = is_public(agent)
         if public or (caller is not None and is_visible(agent, caller.tenant)):
-            return ShownCard(agent.agent_id, agent.config["card"], public, agent.updated_at)
+            return ShownCard(agent.agent_id, await ops.cards.card(agent, site), public, agent.updated_at)
     raise Unauthenticated if caller is None else NotFound
 
 
 async def get_extended_agent_card(
-    _ops: Operations, _ctx: CallContext, door: AgentDoor, _request: GetExtendedAgentCardRequest
+    ops: Operations, ctx: CallContext, door: AgentDoor, _request: GetExtendedAgentCardRequest
 ) -> Answer:
-    """Raises UnsupportedOperation when the card does not declare one; extended cards cannot be registered yet, so a
-    declared one is ExtendedAgentCardNotConfigured."""
+    """The extended card, for those who see the agent's card.
+
+    Raises NotFound, UnsupportedOperation when that card declares no extended one, and ExtendedAgentCardNotConfigured
+    when it declares one that was never registered.
+    """
+    door.require_send()
     if not capabilities(door.agent).get("extendedAgentCard", False):
         raise UnsupportedOperation("The agent's card does not declare an extended card")
-    raise ExtendedAgentCardNotConfigured
+    card = await ops.cards.extended(door.agent, ctx.site())
+    if card is None:
+        raise ExtendedAgentCardNotConfigured
+    return Answer(card)
+
+
+def is_public(agent: Agent) -> bool:
+    """Whether the agent's card is shown without a token."""
+    return bool(agent.config["cardVisibility"] == "public")
 
 
 def capabilities(agent: Agent) -> JsonObject:
-    """What the agent's author declared."""
+    """What the agent's author declared; a registered extended card is declared by that."""
     declared: JsonObject = agent.config["card"].get("capabilities", {})
-    return declared
+    return declared | {"extendedAgentCard": True} if EXTENDED in agent.config else declared
+
+
+def require_push(agent: Agent) -> None:
+    """Raise PushNotificationNotSupported when the author turned push notifications off (A2A v1.0 §3.3.4)."""
+    if not capabilities(agent).get("pushNotifications", True):
+        raise PushNotificationNotSupported("This agent sends no push notifications")
 
 
 def require_streaming(agent: Agent) -> None:

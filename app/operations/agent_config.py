@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from app.errors import InvalidArgument, NotSupported
 from app.ledger.inputs import TaskSettings
 from app.ledger.rows import Agent, JsonObject
+from app.protocol import strict_json
 from app.protocol.models import RegisteredCard, dump, parse
 
 AGENT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -22,17 +23,21 @@ EVERYBODY: Final = "*"
 
 _DAY = 86400.0
 _MAX_SHARED_WITH = 1000
-_NOT_BUILT: Final = (
-    "extendedCard",
-    "remote",
-    "retentionDays",
-)
+MAX_CARD_BYTES: Final = 256 * 1024
+_NOT_BUILT: Final = ("remote", "retentionDays")
 
 
 def _tenant_or_everybody(value: str) -> str:
     if value != EVERYBODY and not TENANT.fullmatch(value):
         raise ValueError("must be a tenant or *")
     return value
+
+
+def _bounded(card: RegisteredCard) -> RegisteredCard:
+    size = len(strict_json.dumps(dump(card)).encode())
+    if size > MAX_CARD_BYTES:
+        raise ValueError(f"must have at most {MAX_CARD_BYTES} bytes, has {size}")
+    return card
 
 
 def plain_number(value: float) -> float | int:
@@ -42,6 +47,7 @@ def plain_number(value: float) -> float | int:
 Count = Annotated[int, Field(le=2**31 - 1, strict=True)]
 """What fits into a column; whoever uses it says from where on."""
 _Seconds = Annotated[float, Field(ge=0, le=_DAY, strict=True), PlainSerializer(plain_number)]
+_Card = Annotated[RegisteredCard, AfterValidator(_bounded)]
 _Limit = Annotated[float, Field(gt=0, le=365 * _DAY, strict=True), PlainSerializer(plain_number)]
 
 
@@ -61,7 +67,8 @@ class AgentConfig(_Config):
     """An agent's settings. Durations in seconds."""
 
     mode: Literal["pull"] = "pull"
-    card: RegisteredCard
+    card: _Card
+    extended_card: _Card | None = None
     card_visibility: Literal["public", "token"] | None = None
     visibility: Literal["private", "shared"] = "private"
     shared_with: Annotated[
@@ -102,8 +109,10 @@ def parse_config(body: object) -> AgentConfig:
 
 def stored(config: AgentConfig) -> JsonObject:
     """The settings as they are stored and shown: all defaults filled in, what is unset left out."""
-    shown = config.model_dump(by_alias=True, exclude={"card"}, exclude_none=True)
+    shown = config.model_dump(by_alias=True, exclude={"card", "extended_card"}, exclude_none=True)
     shown["card"] = dump(config.card)
+    if config.extended_card is not None:
+        shown["extendedCard"] = dump(config.extended_card)
     return shown
 
 

@@ -11,6 +11,7 @@ from app.ledger.pool import Database
 from app.ledger.wakeups import Wakeups
 from app.net.egress import Egress
 from app.operations.poll_floor import PollFloor
+from app.operations.served_cards import ServedCards
 from app.operations.shared_reads import SharedReads
 
 
@@ -26,6 +27,7 @@ class Operations:
     wakeups: Wakeups
     directory: AgentDirectory
     handles: Handles
+    cards: ServedCards
     blocking_wait_seconds: float = 30
     poll_seconds: float = 2
     egress: Egress = field(kw_only=True)

@@ -35,6 +35,7 @@ from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer, facts_of, parse_task_id, shown
 from app.operations.deps import Operations
 from app.operations.direct_reply import direct_reply
+from app.operations.input_modes import require_input_modes
 from app.operations.sending_options import SendingOptions, parse_options
 from app.protocol.canonical import sha256_of
 from app.protocol.events import RESUME_EXTENSION
@@ -74,13 +75,15 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
     """Store the message, exactly once per key; it is durable when this returns.
 
     Raises TaskNotFound, UnsupportedOperation (terminal), TaskBusy, IdempotencyConflict, InvalidParams (another
-    contextId), PushNotificationNotSupported, NotSupported, Unavailable; nothing is stored then.
+    contextId), ContentTypeNotSupported, PushNotificationNotSupported, NotSupported, Unavailable; nothing is stored
+    then.
     """
     door.require_send()
     if request.configuration and request.configuration.task_push_notification_config:
         raise PushNotificationNotSupported
     if request.message.role is not Role.USER:
         raise InvalidParams("message.role: must be ROLE_USER", violations=[("message.role", "must be ROLE_USER")])
+    require_input_modes(door.agent, request.message)
     options = parse_options(request.metadata)
     body, keys = await offload.run(ctx.body_bytes, lambda: _printed(ctx, door.agent, request.message))
     with metrics.timed(metrics.SUBMIT_SECONDS):

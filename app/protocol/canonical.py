@@ -1,6 +1,7 @@
-"""Content fingerprints: one SHA-256 for all spellings of one JSON value (RFC 8785, JCS).
+"""The one form of all spellings of a JSON value (RFC 8785, JCS), and its SHA-256.
 
-Used wherever a repeat must be told from a conflict: idempotency keys, producerEventIds, the argsHash of an approval.
+Used wherever a repeat must be told from a conflict (idempotency keys, producerEventIds, the argsHash of an approval),
+and for what is signed: agent cards.
 """
 
 import hashlib
@@ -13,7 +14,12 @@ _SAFE_INTEGER = 2**53 - 1
 
 
 def sha256_of(value: object) -> bytes:
-    """SHA-256 (32 bytes) over the RFC 8785 form; never raises for what ``strict_json.loads`` accepts.
+    """SHA-256 (32 bytes) over the canonical form."""
+    return hashlib.sha256(canonical(value)).digest()
+
+
+def canonical(value: object) -> bytes:
+    """The RFC 8785 form; never raises for what ``strict_json.loads`` accepts.
 
     RFC 8785 knows doubles only (I-JSON), so an integer beyond ±(2^53 - 1) counts as the double nearest to it: two such
     integers that round to the same double are the same value here. Member order, whitespace, escapes and the spelling
@@ -21,8 +27,8 @@ def sha256_of(value: object) -> bytes:
     """
     if _sorted_print_is_canonical(value):
         # The same bytes 10 times sooner; nearly all messages take this way.
-        return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).digest()
-    return hashlib.sha256(rfc8785.dumps(_doubles(value))).digest()  # pyright: ignore[reportArgumentType]
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return rfc8785.dumps(_doubles(value))  # pyright: ignore[reportArgumentType]
 
 
 def _sorted_print_is_canonical(value: object) -> bool:

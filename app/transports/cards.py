@@ -1,21 +1,23 @@
 """The agent card's well-known documents (A2A v1.0 §8.2, §8.6; a2a-server.md, Agent card)."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 from starlette.responses import Response
 
+from app.auth.caller import Caller
 from app.operations.agent_card import ShownCard, show_card
-from app.protocol import strict_json
-from app.protocol.card import etag, interfaces, served_card
+from app.protocol.card import Site
+from app.protocol.card_v0_3 import with_v0_3
+from app.protocol.legacy import legacy_card_fields
 from app.protocol.models import AgentCard
 from app.transports.call_context import Call, authenticate
+from app.transports.documents import cached_json
 from app.transports.endpoints import OPEN, Endpoint
 from app.transports.urls import site
 
 MAX_AGE_SECONDS = 60
-NAMES = ("agent-card.json", "agent.json")
+LEGACY_MAX_AGE_SECONDS = 3600
 
 
 def endpoints(base: str) -> Iterator[Endpoint]:
@@ -23,58 +25,45 @@ def endpoints(base: str) -> Iterator[Endpoint]:
 
     Open, because a public card needs no token; all others are judged by ``show_card``.
     """
-    for name in NAMES:
-        yield Endpoint(
-            method="GET",
-            path=f"{base}/.well-known/{name}",
-            access=OPEN,
-            handle=card,
-            operation="AgentCard",
-            summary="The agent's card",
-            tags=("a2a",),
-            response=AgentCard,
-        )
+    yield _endpoint(f"{base}/.well-known/agent-card.json", card, "The agent's card")
+    yield _endpoint(f"{base}/.well-known/agent.json", older_card, "The agent's card, for older clients")
+
+
+def _endpoint(path: str, handle: Callable[[Call], Awaitable[Response]], summary: str) -> Endpoint:
+    return Endpoint("GET", path, OPEN, handle, "AgentCard", summary, tags=("a2a",), response=AgentCard)
 
 
 async def card(call: Call) -> Response:
-    """The card with the URLs of this service, or 304 for a tag or a date that the client has."""
-    request, named = call.request, call.path("agent")
-    caller = None
-    if "authorization" in request.headers:
-        caller = (await authenticate(call.gateway, request)).caller
-    shown = await show_card(call.gateway.operations, caller, named or call.gateway.settings.default_agent or "")
-    doors = interfaces(site(call.gateway, request, named), shown.agent_id)
-    body = strict_json.dumps(served_card(shown.card, doors)).encode()
-    headers = _headers(shown, etag(body))
-    if _is_fresh(call, shown, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, "application/json")
+    """The card for clients of A2A 1.0 and 0.3, with the URLs of this service."""
+    shown, _ = await _shown(call)
+    return _answer(call, shown, with_v0_3(shown.card), MAX_AGE_SECONDS)
 
 
-def _headers(shown: ShownCard, tag: str) -> dict[str, str]:
-    return {
-        "ETag": tag,
-        "Last-Modified": format_datetime(_whole_seconds(shown.updated_at), usegmt=True),
-        "Cache-Control": f"{'public' if shown.public else 'private'}, max-age={MAX_AGE_SECONDS}",
-        "Vary": "Authorization, Host",
-    }
+async def older_card(call: Call) -> Response:
+    """The same with what clients of the older ``/tasks`` dialect read beside it.
+
+    ``url`` stays what A2A clients from before 1.0 take it for, the JSON-RPC endpoint: those of ``/tasks`` use the base
+    URL that they were given (legacy-tasks.md).
+    """
+    shown, at = await _shown(call)
+    merged = with_v0_3(shown.card)
+    merged |= {**legacy_card_fields(merged, shown.agent_id, at.agent), "url": merged["url"]}
+    return _answer(call, shown, merged, LEGACY_MAX_AGE_SECONDS)
 
 
-def _is_fresh(call: Call, shown: ShownCard, tag: str) -> bool:
-    """RFC 9110 §13.1: If-None-Match (a list, or ``*``, compared weakly) wins over If-Modified-Since."""
-    tags = call.request.headers.getlist("if-none-match")
-    if tags:
-        asked = {entry.strip().removeprefix("W/") for line in tags for entry in line.split(",")}
-        return "*" in asked or tag in asked
-    since = call.request.headers.get("if-modified-since")
-    if since is None:
-        return False
-    try:
-        moment = parsedate_to_datetime(since)
-    except (ValueError, OverflowError):
-        return False
-    return _whole_seconds(shown.updated_at) <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+async def _shown(call: Call) -> tuple[ShownCard, Site]:
+    named = call.path("agent")
+    at = site(call.gateway, call.request, named)
+    agent_id = named or call.gateway.settings.default_agent or ""
+    return await show_card(call.gateway.operations, await caller_if_any(call), agent_id, at), at
 
 
-def _whole_seconds(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(microsecond=0)
+async def caller_if_any(call: Call) -> Caller | None:
+    """Who calls an open endpoint; None without a token. Raises Unauthenticated for a bad one."""
+    if "authorization" not in call.request.headers:
+        return None
+    return (await authenticate(call.gateway, call.request)).caller
+
+
+def _answer(call: Call, shown: ShownCard, body: dict[str, Any], max_age: int) -> Response:
+    return cached_json(call, body, public=shown.public, max_age=max_age, modified=shown.updated_at)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fastapi import FastAPI
 
-from app.transports import cards, jsonrpc, openapi, rest
+from app.transports import cards, catalogue, compat_rest, jsonrpc, legacy, openapi, rest
 from app.transports.endpoints import Endpoint, UnknownPath, mount_endpoints
 from app.transports.gateway import Gateway
 from app.transports.native import readers
@@ -17,6 +17,7 @@ def mount(app: FastAPI, gateway: Gateway) -> None:
     paths. No redirects. With DEFAULT_AGENT that agent's doors are at ``/`` as well (product.md, Doors)."""
     mount_endpoints(app, gateway, _doors(AGENT, f"{AGENT}/rpc", f"{AGENT}/rpc/"))
     mount_endpoints(app, gateway, readers.ENDPOINTS)
+    mount_endpoints(app, gateway, catalogue.ENDPOINTS)
     if gateway.settings.default_agent:
         mount_endpoints(app, gateway, _doors("", "/rpc", "/rpc/", "/"))
     app.router.redirect_slashes = False
@@ -26,5 +27,7 @@ def mount(app: FastAPI, gateway: Gateway) -> None:
 
 def _doors(base: str, *rpc_paths: str) -> Iterator[Endpoint]:
     yield from jsonrpc.endpoints(*rpc_paths)
+    yield from compat_rest.endpoints(f"{base}/a2a/v1")  # before rest's paths below a routing key
     yield from rest.endpoints(f"{base}/a2a")
+    yield from legacy.endpoints(base)
     yield from cards.endpoints(base)

@@ -34,6 +34,8 @@ PUBLIC = frozenset(
         "/agents/{agent}/.well-known/agent-card.json",
         "/agents/{agent}/.well-known/agent.json",
         "/.well-known/oauth-protected-resource",
+        "/.well-known/agents.json",
+        "/.well-known/jwks.json",
     }
 )
 NOBODY = {

@@ -67,7 +67,6 @@ def test_the_card_lists_the_doors_it_stands_at(agent: Agent, http: httpx.Client)
     ]
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["extensions"][0]["uri"] == "https://waystation.dev/ext/resume/v1"
-    assert http.get(f"/agents/{agent.id}/.well-known/agent.json").json() == card
 
 
 def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx.Client) -> None:

@@ -18,6 +18,7 @@ from app.ledger.wakeups import Wakeups, task_key
 from app.net.egress import Egress, EgressPolicy
 from app.operations.deps import Operations
 from app.operations.log_reader import LogReader
+from app.operations.served_cards import ServedCards
 from app.operations.shared_reads import SharedReads
 
 
@@ -27,7 +28,15 @@ async def ops(database_url: str) -> AsyncIterator[Operations]:
     db = await Database.connect(database_url, size=4)
     wakeups = Wakeups(database_url)
     directory = AgentDirectory(db, wakeups)
-    yield Operations(db, wakeups, directory, Handles([b"x" * 32]), egress=Egress(EgressPolicy()), vault=Vault([b"x" * 32]))
+    yield Operations(
+        db,
+        wakeups,
+        directory,
+        Handles([b"x" * 32]),
+        ServedCards([b"x" * 32]),
+        egress=Egress(EgressPolicy()),
+        vault=Vault([b"x" * 32]),
+    )
     directory.close()
     await db.close()
 

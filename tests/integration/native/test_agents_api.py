@@ -130,7 +130,6 @@ async def test_bad_ids(
     [
         ({"mode": "push"}, "mode"),
         ({"remote": {"url": "https://x"}}, "remote"),
-        ({"extendedCard": CARD}, "extendedCard"),
         ({"onBusy": "interrupt"}, "onBusy"),
         ({"allowUnresolvedEffects": True}, "allowUnresolvedEffects"),
         ({"retentionDays": 7}, "retentionDays"),

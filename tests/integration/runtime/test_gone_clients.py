@@ -25,6 +25,7 @@ from app.operations.agent_doors import AgentDoor
 from app.operations.cancel_task import cancel_task
 from app.operations.deps import Operations
 from app.operations.send_message import send_message
+from app.operations.served_cards import ServedCards
 from app.protocol.models import CancelTaskRequest, SendMessageRequest, parse
 from app.transports.call_context import authenticate
 from app.transports.gateway import Gateway
@@ -51,6 +52,7 @@ async def ops(bench: Bench, wakeups: Wakeups) -> AsyncIterator[Operations]:
         wakeups,
         directory,
         Handles([b"x" * 32]),
+        ServedCards([b"x" * 32]),
         blocking_wait_seconds=LONG,
         poll_seconds=0.1,
         egress=Egress(EgressPolicy()),

@@ -22,6 +22,7 @@ from app.net.egress import Egress, EgressPolicy
 from app.operations.agent_doors import AgentDoor
 from app.operations.deps import Operations
 from app.operations.send_message import accept
+from app.operations.served_cards import ServedCards
 from app.protocol.models import SendMessageRequest, parse
 from tests.contract.doors import say
 from tests.support.ledger import Bench
@@ -69,7 +70,15 @@ async def test_a_replayed_message_wakes_nobody(bench: Bench, wakeups: Wakeups) -
     config |= {"retry": {"maxAttempts": 3, "backoffSeconds": 0, "maxBackoffSeconds": 0}}
     door = AgentDoor(Agent("x", "a", config, 1, datetime.now(UTC)), may_send=True)
     directory = AgentDirectory(bench.db, wakeups)
-    ops = Operations(bench.db, wakeups, directory, Handles([b"x" * 32]), egress=Egress(EgressPolicy()), vault=Vault([b"x" * 32]))
+    ops = Operations(
+        bench.db,
+        wakeups,
+        directory,
+        Handles([b"x" * 32]),
+        ServedCards([b"x" * 32]),
+        egress=Egress(EgressPolicy()),
+        vault=Vault([b"x" * 32]),
+    )
     ctx = CallContext(Caller("a", "u1", frozenset(), frozenset(), math.inf))
     new = say("go")
     sent = await accept(ops, ctx, door, parse(SendMessageRequest, {"message": new}))
