@@ -69,6 +69,11 @@ def dumps(value: object) -> str:
     return escape_line_separators(orjson.dumps(value).decode())
 
 
+def dumps_ascii(value: object) -> str:
+    """The same in ASCII, for readers that split UTF-8 between two characters' bytes."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def escape_line_separators(text: str) -> str:
     """The same JSON text without the characters that some readers take for line ends (for text printed elsewhere)."""
     if text.isascii():
