@@ -42,6 +42,11 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def grpc_target(self) -> str:
+        """host:port of the gRPC door of a broker that was given WAYSTATION_GRPC_PORT."""
+        return f"127.0.0.1:{self._environment['WAYSTATION_GRPC_PORT']}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -128,19 +133,23 @@ class BrokerProcess:
 
 def register_agent(base_url: str, agent: str, token: str, **settings: Any) -> dict[str, Any]:
     """PUT /v1/agents/{agent} with a minimal card; the agent as the broker describes it."""
-    card = {
+    body = {"card": card(agent)} | settings
+    answer = httpx.put(f"{base_url}/v1/agents/{agent}", json=body, headers=bearer(token), trust_env=False)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def card(agent: str, **capabilities: bool) -> dict[str, Any]:
+    """The minimal card of a streaming agent, with these capabilities besides (or without: ``streaming=False``)."""
+    return {
         "name": agent,
         "description": f"The agent {agent} of a test.",
         "version": "1.0.0",
-        "capabilities": {"streaming": True},
+        "capabilities": {"streaming": True} | capabilities,
         "defaultInputModes": ["text/plain"],
         "defaultOutputModes": ["text/plain"],
         "skills": [{"id": "test", "name": "test", "description": "A test's skill.", "tags": ["test"]}],
     }
-    body = {"card": card} | settings
-    answer = httpx.put(f"{base_url}/v1/agents/{agent}", json=body, headers=bearer(token), trust_env=False)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def free_port() -> int:
