@@ -21,7 +21,7 @@ _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LONG = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 
 REQUESTS = Counter(
-    "waystation_requests", "HTTP requests by route template", ["route", "method", "status"], registry=REGISTRY
+    "waystation_requests", "Requests by route template or gRPC method", ["route", "method", "status"], registry=REGISTRY
 )
 TRANSITIONS = Counter(
     "waystation_task_transitions", "Task transitions by the state reached", ["state"], registry=REGISTRY

@@ -28,6 +28,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Default WAYSTATION_PORT or 8080; 0 = any free one.")
     ] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The gRPC door too, default WAYSTATION_GRPC_PORT; 0 = any.")
+    ] = None,
     migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema to head first.")] = False,
     embedded: Embedded = False,
     dev: Annotated[
@@ -43,7 +46,8 @@ def serve(
 
     It refuses a schema it does not fit and says which command helps. A database that is restarting is waited for.
     """
-    settings = dev_settings(host=host, port=port) if dev else load_settings(host=host, port=port)
+    given = {"host": host, "port": port, "grpc_port": grpc_port}
+    settings = dev_settings(**given) if dev else load_settings(**given)
     source = choose_database(settings, embedded=embedded or (dev and not settings.database_url))
 
     async def run() -> int:

@@ -7,7 +7,7 @@ import logging
 import math
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
@@ -74,12 +74,21 @@ def jsonrpc_body(error: WaystationError, request_id: str | int | float | None) -
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
 
 
+def v0_3_rest_body(error: WaystationError) -> JsonObject:
+    """``{"code", "message", "data"}`` with the JSON-RPC code, which is what 0.3's HTTP+JSON clients read."""
+    return {"code": error.jsonrpc_code, "message": error.message, "data": details(error)}
+
+
 def rest_response(
-    error: WaystationError, request_headers: Mapping[str, str], resource_metadata: str, media_type: str
+    error: WaystationError,
+    request_headers: Mapping[str, str],
+    resource_metadata: str,
+    media_type: str,
+    body: Callable[[WaystationError], JsonObject] = rest_body,
 ) -> Response:
     """``resource_metadata`` is the URL of RFC 9728's document, named by every 401 and 403."""
     headers = headers_of(error, request_headers, resource_metadata)
-    return Response(strict_json.dumps(rest_body(error)), error.http_status, headers, media_type)
+    return Response(strict_json.dumps(body(error)), error.http_status, headers, media_type)
 
 
 def jsonrpc_response(
@@ -98,10 +107,16 @@ def is_http_level(error: WaystationError) -> bool:
     return (error.domain == DOMAIN or isinstance(error, InternalError)) and error.http_status in _HTTP_LEVEL
 
 
+def retry_after(error: WaystationError) -> float | None:
+    """After how many seconds to try again, of an error that is worth it."""
+    if not isinstance(error, Unavailable | TooManyRequests):
+        return None
+    return error.retry_after if error.retry_after is not None else random.uniform(1, 5)  # noqa: S311 - jitter
+
+
 def headers_of(error: WaystationError, request_headers: Mapping[str, str], resource_metadata: str) -> dict[str, str]:
     headers = dict(error.headers)
-    if isinstance(error, Unavailable | TooManyRequests):
-        wait = error.retry_after if error.retry_after is not None else random.uniform(1, 5)  # noqa: S311 - jitter
+    if (wait := retry_after(error)) is not None:
         headers["Retry-After"] = str(max(1, math.ceil(wait)))
     if isinstance(error, Unauthenticated):
         # RFC 6750 §3.1: no error code when no credential came.
