@@ -1,7 +1,8 @@
 """What the A2A doors have in common: which agent, which headers, and an operation's stream as frames."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from starlette.responses import Response
 
@@ -11,10 +12,14 @@ from app.operations.agent_doors import AgentDoor, open_door
 from app.operations.answers import Answer
 from app.operations.registry import Operation
 from app.operations.subscribe import Item, TaskStream
+from app.protocol import strict_json
+from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models.base import WireModel
-from app.protocol.version import EXTENSIONS_HEADER, negotiate
+from app.protocol.version import EXTENSIONS_HEADER, V1_0, negotiate
 from app.transports.call_context import Call
-from app.transports.sse import frame, stream_response
+from app.transports.sse import Source, frame, stream_response
+
+RequestId = str | int | float | None
 
 REPLAYED_HEADER = "Waystation-Replayed"
 TOTAL_CAPPED_HEADER = "Waystation-Total-Capped"
@@ -26,9 +31,10 @@ async def enter(call: Call) -> AgentDoor:
     return await open_door(call.gateway.operations, call.caller, agent_id)
 
 
-def negotiated(ctx: CallContext, door: AgentDoor) -> CallContext:
-    """The context with the extensions that are active. Raises VersionNotSupported, ExtensionSupportRequired."""
-    negotiate(ctx.version)
+def negotiated(ctx: CallContext, door: AgentDoor, version: str = V1_0) -> CallContext:
+    """The context with the extensions that are active. Raises VersionNotSupported when the call is not of ``version``,
+    and ExtensionSupportRequired."""
+    negotiate(ctx.version, supported=(version,))
     return replace(ctx, extensions=active_extensions(door.agent, ctx.extensions))
 
 
@@ -39,11 +45,18 @@ async def run_unary(call: Call, ctx: CallContext, operation: Operation, door: Ag
 
 
 async def run_stream(
-    call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel, wrap: tuple[str, str]
+    call: Call,
+    ctx: CallContext,
+    operation: Operation,
+    door: AgentDoor,
+    request: WireModel,
+    wrap: tuple[str, str],
+    dialect: Callable[[TaskStream], Source[Item]] = lambda stream: stream,
 ) -> Response:
     """The operation's stream; its first frames are there already, so what can fail has failed before the headers.
 
-    ``wrap`` is put around each StreamResponse. Raises TooManyRequests before anything is stored.
+    ``wrap`` is put around each StreamResponse, as ``dialect`` shows it. Raises TooManyRequests before anything is
+    stored.
     """
     slot = call.gateway.streams.take(ctx.caller)
     call.on_close(slot.release)
@@ -57,7 +70,7 @@ async def run_stream(
         cursor = None if item.seq is None else f"{stream.reader.incarnation}.{item.seq}"
         return frame(f"{before}{item.body}{after}", cursor=cursor)
 
-    return stream_response(call, stream, show, answer_headers(ctx, replayed=stream.replayed))
+    return stream_response(call, dialect(stream), show, answer_headers(ctx, replayed=stream.replayed))
 
 
 def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bool = False) -> dict[str, str]:
@@ -72,10 +85,17 @@ def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bo
     return headers
 
 
-def resume_after(metadata: object) -> str | None:
-    """The cursor in a SubscribeToTask request's metadata, under the resume extension's URI: a cursor itself, or
+def result_of(request_id: RequestId) -> tuple[str, str]:
+    """What stands before and after a result in a JSON-RPC response."""
+    return f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":', "}"
+
+
+def cursor_in(params: dict[str, Any]) -> str | None:
+    """The cursor in a subscription's metadata, under the resume extension's URI: a cursor itself, or
     ``{"lastEventId": cursor}``. Anything else is no cursor, and is passed on to be refused as malformed."""
-    value = cast("dict[str, object]", metadata).get("lastEventId") if isinstance(metadata, dict) else metadata
+    metadata = params.get("metadata")
+    value = cast("dict[str, object]", metadata).get(RESUME_EXTENSION) if isinstance(metadata, dict) else None
+    value = cast("dict[str, object]", value).get("lastEventId") if isinstance(value, dict) else value
     if value is None:
         return None
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "malformed"

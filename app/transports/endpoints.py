@@ -44,6 +44,7 @@ class Door(Enum):
 
     REST = "rest"
     JSONRPC = "jsonrpc"
+    REST_V0_3 = "rest-0.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,8 @@ def _render(error: WaystationError, gateway: Gateway, request: Request, door: Do
     metadata = resource_metadata_url(gateway.settings, request)
     if door is Door.JSONRPC:
         response = errors.jsonrpc_response(error, request.headers, metadata, None)
+    elif door is Door.REST_V0_3:
+        response = errors.rest_response(error, request.headers, metadata, "application/json", errors.v0_3_rest_body)
     else:
         response = errors.rest_response(error, request.headers, metadata, media_type(request))
     if isinstance(error, HeadersTooLarge | RequestTimeout):

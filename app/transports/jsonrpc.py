@@ -1,4 +1,4 @@
-"""The JSON-RPC 2.0 door (A2A v1.0 §9), made from the operation table."""
+"""The JSON-RPC 2.0 door (A2A v1.0 §9), made from the operation table; methods of 0.3 are ``transports.compat``'s."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,31 +11,22 @@ from app import offload
 from app.errors import InvalidParams, InvalidRequest, MethodNotFound, ParseError
 from app.operations.registry import BY_NAME, OPERATIONS, SCOPES, Operation
 from app.protocol import strict_json
-from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models import parse
-from app.protocol.version import negotiate
-from app.transports import errors
-from app.transports.a2a import answer_headers, enter, negotiated, resume_after, run_stream, run_unary
+from app.protocol.version import V0_3, V1_0, negotiate
+from app.transports import compat, errors
+from app.transports.a2a import (
+    RequestId,
+    answer_headers,
+    cursor_in,
+    enter,
+    negotiated,
+    result_of,
+    run_stream,
+    run_unary,
+)
 from app.transports.call_context import MAX_ID_CHARACTERS, Call, require_any, require_json
 from app.transports.endpoints import Door, Endpoint
 from app.transports.urls import resource_metadata_url
-
-RequestId = str | int | float | None
-V0_3_METHODS = frozenset(
-    {
-        "message/send",
-        "message/stream",
-        "tasks/get",
-        "tasks/cancel",
-        "tasks/resubscribe",
-        "tasks/pushNotificationConfig/set",
-        "tasks/pushNotificationConfig/get",
-        "tasks/pushNotificationConfig/list",
-        "tasks/pushNotificationConfig/delete",
-        "agent/getAuthenticatedExtendedCard",
-    }
-)
-"""A2A v0.3 is chosen by method name; it is not offered yet, and its methods say so."""
 
 _ENVELOPE: dict[str, Any] = {
     "type": "object",
@@ -43,7 +34,7 @@ _ENVELOPE: dict[str, Any] = {
     "properties": {
         "jsonrpc": {"const": "2.0"},
         "id": {"type": ["string", "number", "null"]},
-        "method": {"enum": [operation.name for operation in OPERATIONS]},
+        "method": {"enum": [*(operation.name for operation in OPERATIONS), *compat.METHODS]},
         "params": {"type": "object"},
     },
 }
@@ -74,19 +65,19 @@ async def handle(call: Call) -> Response:
         message = await _read(call)
         request_id = _id(message)
         method, params = _envelope(message)
+        if method in compat.METHODS:
+            return await compat.jsonrpc(call, door, method, params, request_id)
         operation = _operation(method, call.ctx.version)
         require_any(call.caller, (operation.scope,))
         ctx = replace(negotiated(call.ctx, door), body_bytes=call.body_bytes)
         request = parse(operation.request, params)
-        before = f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":'
+        before, after = result_of(request_id)
         if operation.streaming:
-            metadata = params.get("metadata")
-            cursor = cast("dict[str, object]", metadata).get(RESUME_EXTENSION) if isinstance(metadata, dict) else None
-            ctx = replace(ctx, resume_after=resume_after(cursor))
-            return await run_stream(call, ctx, operation, door, request, (before, "}"))
+            ctx = replace(ctx, resume_after=cursor_in(params))
+            return await run_stream(call, ctx, operation, door, request, (before, after))
         answer = await run_unary(call, ctx, operation, door, request)
         headers = answer_headers(ctx, replayed=answer.replayed, total_capped=answer.total_capped)
-        return Response(f"{before}{strict_json.dumps(answer.body)}}}", 200, headers, "application/json")
+        return Response(f"{before}{strict_json.dumps(answer.body)}{after}", 200, headers, "application/json")
     except ClientDisconnect:
         raise
     except Exception as error:
@@ -136,5 +127,5 @@ def _operation(method: str, version: str) -> Operation:
     operation = BY_NAME.get(method)
     if operation is not None:
         return operation
-    negotiate("" if method in V0_3_METHODS and not version else version or "1.0")
+    negotiate(version, supported=(V0_3, V1_0))
     raise MethodNotFound(f"Unknown method {method[:64]!r}")
