@@ -101,15 +101,16 @@ class Trail:
 
 
 def legacy_task(task: Json, trail: Trail) -> Json:
-    """A2A's ``task`` as the dialect has it. Artifacts older or younger than what the trail saw bear ``updated_at``."""
+    """A2A's ``task`` as the dialect has it. Artifacts that the trail did not see bear ``updatedAt``."""
     status: Json = task["status"]
     state = TaskState.parse(status["state"])
     trail.reach(status["state"], status["timestamp"])
+    updated_at = max(trail.updated_at, status["timestamp"])
     asked = next((said for said in task.get("history", ()) if said["role"] == Role.USER.wire), Json())
     sent: Json = {key: value for key, value in asked.get("metadata", {}).items() if key != RESUME_EXTENSION}
     skill, given = sent.pop("skill", ""), content(asked.get("parts", ()))
     artifacts = [
-        legacy_artifact(artifact, trail.artifact_times.get(artifact["artifactId"], trail.updated_at))
+        legacy_artifact(artifact, trail.artifact_times.get(artifact["artifactId"], updated_at))
         for artifact in task.get("artifacts", ())
     ]
     shown: Json = {
@@ -122,7 +123,7 @@ def legacy_task(task: Json, trail: Trail) -> Json:
         "metadata": {**sent, **task.get("metadata", {})},
         "history": trail.history,
         "createdAt": trail.created_at,
-        "updatedAt": trail.updated_at,
+        "updatedAt": updated_at,
     }
     if said := text_of(parts_of(status)) or _EXPLAINED.get(state):
         shown["message"] = said

@@ -30,7 +30,7 @@ from app.protocol.models import (
     parse,
 )
 from app.protocol.strict_json import dumps_ascii, loads_trusted
-from app.transports.a2a import answer_headers, enter
+from app.transports.a2a import REPLAYED_HEADER, enter
 from app.transports.call_context import Call
 from app.transports.endpoints import Endpoint
 from app.transports.sse import frame, stream_response
@@ -129,8 +129,8 @@ def _seen(log: EventStream, cursor: Cursor | None) -> int:
 async def _answer(call: Call, task: Json, *, replayed: bool = False) -> Response:
     trail = await _trail(call, task["id"], task["metadata"][RESUME_EXTENSION]["lastSeq"])
     body = legacy.printed(legacy.legacy_task(task, trail))
-    headers = answer_headers(call.ctx, replayed=replayed)
-    return Response(body, 200, {**headers, "Cache-Control": "no-store"}, "application/json")
+    headers = {"Cache-Control": "no-store"} | ({REPLAYED_HEADER: "true"} if replayed else {})
+    return Response(body, 200, headers, "application/json")
 
 
 async def _trail(call: Call, task_id: str, last_seq: int) -> Trail:
