@@ -13,7 +13,7 @@ def headers(keys: Sequence[bytes], webhook_id: str, timestamp: int, body: bytes)
     """The headers of one attempt: ``webhook-id``, ``webhook-timestamp`` (Unix seconds) and ``webhook-signature``.
 
     ``keys`` are raw, what follows ``whsec_`` being their base64. Each gives a signature: while one replaces another,
-    receivers that know either are content. ``webhook_id`` is the same for all attempts, and has no full stop.
+    receivers that know either are content. ``webhook_id`` is the same for all attempts.
     """
     signed = b"%b.%d.%b" % (webhook_id.encode(), timestamp, body)
     signatures = [base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys]

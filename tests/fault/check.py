@@ -2,15 +2,17 @@
 
 ``violations`` gives one line for everything that must not have been, each beginning with the promise's number:
 I1 submits exist, I2 one terminal state, I3 seqs, I4 streams are the log, I5 leases do not overlap, I6 fences, I8
-executions are bounded, I10 cancels end, I11 forgotten leases end, I12 one task per idempotency key. The checker trusts
-nobody's answer: everything is held against the logs. It is tested itself by mutated histories (test_check.py).
+executions are bounded, I9 webhooks hear of everything, I10 cancels end, I11 forgotten leases end, I12 one task per
+idempotency key. The checker trusts nobody's answer: everything is held against the logs. It is tested itself by mutated
+histories (test_check.py).
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.fault.history import OK, REFUSED, UNKNOWN, Frame, History, Op
-from tests.fault.logged import TERMINAL, Logged, parse
+from tests.fault.history import OK, REFUSED, UNKNOWN, Frame, History, Notified, Op
+from tests.fault.logged import HIDDEN, TERMINAL, Logged, parse
 
 Logs = dict[str, list[Logged]]
 UNANSWERED_SECONDS = 5
@@ -155,6 +157,29 @@ def executions_are_bounded(history: History, logs: Logs) -> Iterator[str]:
             yield f"{task}: turn {turn} was executed under {sorted(fences)}, {allowed[task, turn]} times are allowed"
 
 
+def webhooks_hear_of_everything(history: History, logs: Logs) -> Iterator[str]:
+    """I9: a webhook took every event after its making at least once, first heard of them in their order, and of
+    nothing else."""
+    heard: defaultdict[tuple[str, str], list[Notified]] = defaultdict(list)
+    for one in history.notified:
+        heard[one.task, one.config].append(one)
+    for hook in history.hooks:
+        who, got = f"{hook.task}: webhook {hook.config}", heard.pop((hook.task, hook.config), [])
+        wanted = {
+            event.seq: json.loads(frame.data)
+            for event, frame in zip(logs.get(hook.task, ()), history.logs.get(hook.task, ()), strict=True)
+            if event.seq > hook.after and event.kind not in HIDDEN
+        }
+        if list(dict.fromkeys(one.seq for one in got)) != sorted(wanted):
+            yield f"{who} first heard of {list(dict.fromkeys(one.seq for one in got))}, not of {sorted(wanted)}"
+        if missing := wanted.keys() - {one.seq for one in got if one.ok}:
+            yield f"{who} never took {sorted(missing)}"
+        for one in got:
+            if not json.loads(one.body).items() <= wanted.get(one.seq, {}).items():
+                yield f"{who} was told something else of seq {one.seq}"
+    yield from (f"{task}: {config} is nobody's webhook" for task, config in heard)
+
+
 def cancels_end(history: History, logs: Logs) -> Iterator[str]:
     """I10: a cancel that was asked for ends its task in bounded time."""
     for task, log in logs.items():
@@ -214,6 +239,7 @@ CHECKS: dict[str, Callable[[History, Logs], Iterator[str]]] = {
     "I5": leases_do_not_overlap,
     "I6": fences_hold,
     "I8": executions_are_bounded,
+    "I9": webhooks_hear_of_everything,
     "I10": cancels_end,
     "I11": forgotten_leases_end,
     "I12": one_task_per_key,

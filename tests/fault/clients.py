@@ -27,12 +27,17 @@ class Client:
         self._door = f"/agents/{agent}/a2a"
         self._recorder = recorder
 
-    async def send(self, plan: Json, *, wait: bool, key: str, task: str = "") -> Op:
-        """Send ``plan`` as a message (work.py), or send it again: then ``wait`` waits for the end of its turn."""
+    async def send(self, plan: Json, *, wait: bool, key: str, task: str = "", hook: str = "") -> Op:
+        """Send ``plan`` as a message (work.py), or send it again: then ``wait`` waits for the end of its turn.
+
+        ``hook`` is the URL of a webhook for the new task; ``key`` is its id too.
+        """
         message = {"messageId": key, "role": "ROLE_USER", "parts": [{"text": json.dumps(plan)}]}
         message |= {"taskId": task} if task else {}
         begun = self._recorder.begin("send", key=key, task=task)
-        body = {"message": message, "configuration": {"returnImmediately": not wait}}
+        configuration: Json = {"returnImmediately": not wait}
+        configuration |= {"taskPushNotificationConfig": {"id": key, "url": hook}} if hook else {}
+        body = {"message": message, "configuration": configuration}
         answer = await self._replicas.call("POST", f"{self._door}/message:send", body)
         if answer.status_code != 200:
             return self._refused(begun, answer, "UNSUPPORTED_OPERATION")
@@ -114,6 +119,13 @@ async def all_tasks(replicas: Replicas, agent: str) -> list[str]:
         token = answer.json()["nextPageToken"]
         if not token:
             return found
+
+
+async def pending(replicas: Replicas) -> bool:
+    """Whether there is a push notification that some webhook has not heard of yet."""
+    answer = await replicas.call("GET", "/v1/deliveries?state=pending&pageSize=1")
+    assert answer.status_code == 200, answer.text
+    return bool(answer.json()["deliveries"])
 
 
 def state(task: Json) -> str:

@@ -13,7 +13,11 @@ from tests.support.postgres import SharedPostgres, run_sync
 from tests.support.tokens import bearer, mint
 
 Pair = tuple[BrokerProcess, BrokerProcess]
-STREAMS = {"WAYSTATION_MAX_STREAMS_PER_SUBJECT": "1000", "WAYSTATION_MAX_STREAMS_PER_TENANT": "1000"}
+OPTIONS = {
+    "WAYSTATION_MAX_STREAMS_PER_SUBJECT": "1000",
+    "WAYSTATION_MAX_STREAMS_PER_TENANT": "1000",
+    "WAYSTATION_EGRESS_ALLOW_CIDRS": "127.0.0.0/8",  # where the webhooks' receivers are
+}
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +27,7 @@ def replicas(
     """Two gateways on one database, left alive. Each test takes agents of its own."""
     name = run_sync(postgres_server.create_database(template_database))
     logs: Path = tmp_path_factory.mktemp("replicas")
-    pair = tuple(BrokerProcess(postgres_server.dsn(name), logs / f"{n}.log", **STREAMS) for n in (1, 2))
+    pair = tuple(BrokerProcess(postgres_server.dsn(name), logs / f"{n}.log", **OPTIONS) for n in (1, 2))
     first, second = pair
     try:
         for broker in pair:
@@ -39,7 +43,7 @@ def replicas(
 @pytest.fixture
 def own_pair(database_url: str, start_broker: Callable[..., BrokerProcess]) -> Pair:
     """Two gateways on a database of this test's own, to be killed."""
-    return start_broker(database_url, **STREAMS), start_broker(database_url, **STREAMS)
+    return start_broker(database_url, **OPTIONS), start_broker(database_url, **OPTIONS)
 
 
 def register(pair: Pair, agent: str, **settings: Any) -> None:

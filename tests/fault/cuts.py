@@ -14,13 +14,11 @@ from typing import Any
 
 from tests.fault.check import streams_are_the_log
 from tests.fault.history import Frame, History, Read
-from tests.fault.logged import RESUME_EXTENSION
+from tests.fault.logged import HIDDEN, RESUME_EXTENSION
 from tests.fault.wire import LOST, Connection
 from tests.support.tokens import bearer, mint
 
 Json = dict[str, Any]
-HIDDEN = frozenset({"message.user", "turn.started", "action.answered", "effect.changed"})
-"""Kinds that are not shown on A2A's doors (native-api.md)."""
 
 
 @dataclass(frozen=True, slots=True)

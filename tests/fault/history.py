@@ -69,12 +69,34 @@ class Read:
     closed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A push notification config: it hears of every event of its task after the seq ``after``."""
+
+    task: str
+    config: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """One request that its receiver got, in the order in which they came. ``ok``: it was answered 2xx."""
+
+    task: str
+    config: str
+    seq: int
+    ok: bool
+    body: str
+
+
 @dataclass
 class History:
     """Everything. ``logs`` are the ledger's own word at the end, task by task."""
 
     ops: list[Op] = field(default_factory=list[Op])
     reads: list[Read] = field(default_factory=list[Read])
+    hooks: list[Hook] = field(default_factory=list[Hook])
+    notified: list[Notified] = field(default_factory=list[Notified])
     logs: dict[str, list[Frame]] = field(default_factory=dict[str, list[Frame]])
     cancel_seconds: float = 10
     """Within which a requested cancel must have ended its task."""
@@ -85,7 +107,7 @@ class History:
     def copy(self) -> "History":
         """One that can be changed."""
         logs = {task: list(log) for task, log in self.logs.items()}
-        return replace(self, ops=list(self.ops), reads=list(self.reads), logs=logs)
+        return replace(self, ops=list(self.ops), reads=list(self.reads), notified=list(self.notified), logs=logs)
 
 
 class Recorder:

@@ -8,6 +8,8 @@ from typing import Any
 from tests.fault.history import Frame
 
 RESUME_EXTENSION = "https://waystation.dev/ext/resume/v1"
+HIDDEN = frozenset({"message.user", "turn.started", "action.answered", "effect.changed"})
+"""Kinds that A2A doors and webhooks do not show (native-api.md)."""
 TERMINAL = frozenset({"COMPLETED", "FAILED", "CANCELED", "REJECTED"})
 
 

@@ -3,7 +3,9 @@
 Called by test_check.py. Each changes the history it is given and raises LookupError when there is nothing to change.
 """
 
+import itertools
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -63,6 +65,18 @@ def leased_twice(history: History) -> tuple[Op, Op]:
         if len(claims) > 1:
             earlier, later, *_ = sorted(claims, key=lambda op: op.fence)
             return earlier, later
+    raise LookupError
+
+
+def notified(history: History) -> tuple[int, int]:
+    """The places of the only notifications of two events, the one after the other, at one webhook."""
+    places: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for place, one in enumerate(history.notified):
+        places[one.task, one.config, one.seq].append(place)
+    once = sorted((key, found[0]) for key, found in places.items() if len(found) == 1)
+    for (before, first), (after, second) in itertools.pairwise(once):
+        if before[:2] == after[:2]:
+            return first, second
     raise LookupError
 
 
@@ -204,6 +218,35 @@ def i6_an_old_fence_writes_after_the_next_claim(history: History) -> None:
 def i8_a_turn_is_executed_once_too_often(history: History) -> None:
     _, op = first(history, lambda op: told(op, "claim") and op.task)
     history.ops.append(replace(op, fence=op.fence + 1000))
+
+
+@mutant
+def i9_a_notification_is_lost(history: History) -> None:
+    del history.notified[notified(history)[1]]
+
+
+@mutant
+def i9_an_event_is_notified_before_an_earlier_one(history: History) -> None:
+    first, second = notified(history)
+    swapped = history.notified[second], history.notified[first]
+    history.notified[first], history.notified[second] = swapped
+
+
+@mutant
+def i9_a_refused_notification_counts_as_taken(history: History) -> None:
+    _, at = notified(history)
+    history.notified[at] = replace(history.notified[at], ok=False)
+
+
+@mutant
+def i9_a_notification_has_other_content(history: History) -> None:
+    first, second = notified(history)
+    history.notified[first] = replace(history.notified[first], body=history.notified[second].body)
+
+
+@mutant
+def i9_another_is_notified(history: History) -> None:
+    history.notified.append(replace(history.notified[0], config="another"))
 
 
 @mutant

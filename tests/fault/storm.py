@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.fault.clients import Client, Reader, all_tasks, has_ended, log_of
+from tests.fault.clients import Client, Reader, all_tasks, has_ended, log_of, pending
 from tests.fault.conftest import Pair, register
 from tests.fault.fleet import Fleet
-from tests.fault.history import History, Op, Recorder, load
+from tests.fault.history import History, Hook, Op, Recorder, load
+from tests.fault.hooks import FlakyReceiver
 from tests.fault.replicas import Replicas
-from tests.support.broker import BrokerProcess
-from tests.support.tokens import bearer, mint
+from tests.support.broker import BrokerProcess, card
+from tests.support.tokens import CLIENT_SCOPE, bearer, mint
 
 Json = dict[str, Any]
 AGENT = "clerk"
 LEASE_SECONDS = 1.0
+HOOKED = 0.3
+"""The share of tasks that have a webhook."""
 SETTINGS: Json = {
+    "card": card(AGENT, pushNotifications=True),
     "leaseSeconds": LEASE_SECONDS,
     "cancelGraceSeconds": 0.3,
     "retry": {"maxAttempts": 100, "backoffSeconds": 0, "maxBackoffSeconds": 0},
@@ -41,17 +45,20 @@ class Storm:
         self.urls = [gateway.base_url for gateway in gateways]
         self.rng = random.Random(seed)
         self.fleet = Fleet(self.urls, AGENT, directory)
-        self.replicas = Replicas(self.urls, mint("a"))
+        self.replicas = Replicas(self.urls, mint("a", scope=f"{CLIENT_SCOPE} push:write"))
+        self.receiver = FlakyReceiver(random.Random(seed))
         self.ended = 0
         """Tasks that have ended and whose client knows it."""
         self._directory = directory
         self._trouble = trouble
         self._calm = asyncio.Event()
         self._fresh: deque[str] = deque(maxlen=50)
+        self._hooks: list[Hook] = []
         self._readers: list[Reader] = []
         self._actors: list[asyncio.Task[None]] = []
 
-    def start(self, *, clients: int, readers: int, workers: int) -> None:
+    async def start(self, *, clients: int, readers: int, workers: int) -> None:
+        await self.receiver.start()
         self.fleet.spawn(workers)
         self._keeper = asyncio.create_task(self._keep())
         for number in range(clients):
@@ -69,10 +76,12 @@ class Storm:
             await asyncio.sleep(0.05)
 
     async def calm(self, seconds: float = 120) -> History:
-        """No new tasks; wait until all have ended; the whole history."""
+        """No new tasks; wait until all have ended and all webhooks have heard of it; the whole history."""
         self._calm.set()
         async with asyncio.timeout(seconds):
             await asyncio.gather(*self._actors)
+            while await pending(self.replicas):
+                await asyncio.sleep(0.2)
         self.check_actors()
         return await self.history()
 
@@ -88,7 +97,10 @@ class Storm:
         logs: dict[str, Any] = {}
         await asyncio.gather(*map(read, tasks))
         reads = [read for reader in self._readers for read in reader.reads]
-        return History(self.ops(), reads, logs, cancel_seconds=15, lease_seconds=LEASE_SECONDS, expiry_slack=15)
+        return History(
+            self.ops(), reads, list(self._hooks), list(self.receiver.notified), logs,
+            cancel_seconds=15, lease_seconds=LEASE_SECONDS, expiry_slack=15,
+        )  # fmt: skip
 
     def ops(self) -> list[Op]:
         """What clients and workers have done so far."""
@@ -99,6 +111,7 @@ class Storm:
             actor.cancel()
         await asyncio.gather(*self._actors, self._keeper, return_exceptions=True)
         await self.replicas.__aexit__(None, None, None)
+        await self.receiver.stop()
         self.fleet.close()
 
     def check_actors(self) -> None:
@@ -130,7 +143,11 @@ class Storm:
         first = rng.choice(["retry", "release", "die", "sleep"]) if rng.random() < self._trouble else None
         plan: Json = {"chunks": rng.randrange(1, 5), "end": "INPUT_REQUIRED" if asks else "COMPLETED", "first": first}
         last: Json = {"plan": plan, "key": uuid4().hex}
+        if rng.random() < HOOKED:
+            last["hook"] = self.receiver.url("/hook")
         op = await client.send(**last, wait=rng.random() < 0.3)
+        if "hook" in last:
+            self._hooks.append(Hook(op.task, op.key, after=1))
         self._fresh.append(op.task)
         what = rng.random()
         if what < 0.15:
@@ -159,7 +176,7 @@ async def storm(
     register(gateways, AGENT, **SETTINGS)
     storm = Storm(gateways, directory, seed, trouble)
     try:
-        storm.start(**actors)
+        await storm.start(**actors)
         yield storm
     finally:
         await storm.close()

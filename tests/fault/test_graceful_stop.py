@@ -17,9 +17,8 @@ from tests.contract.doors import Door, say, state
 from tests.fault.check import violations
 from tests.fault.clients import log_of
 from tests.fault.conftest import Pair, register
-from tests.fault.cuts import HIDDEN
 from tests.fault.history import Frame
-from tests.fault.logged import RESUME_EXTENSION
+from tests.fault.logged import HIDDEN, RESUME_EXTENSION
 from tests.fault.replicas import Replicas
 from tests.fault.scale import SCALE
 from tests.fault.storm import storm

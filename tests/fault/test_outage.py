@@ -18,7 +18,7 @@ from app.ledger.migrations import migrate
 from tests.contract.doors import Door, say
 from tests.fault.check import violations
 from tests.fault.clients import log_of
-from tests.fault.conftest import STREAMS, Pair, register
+from tests.fault.conftest import OPTIONS, Pair, register
 from tests.fault.logged import RESUME_EXTENSION, parse
 from tests.fault.probe import CLIENT, SOON, Probe
 from tests.fault.replicas import Replicas
@@ -118,7 +118,7 @@ class Held:
 async def pair(own_postgres: OwnPostgres, start_broker: Callable[..., BrokerProcess]) -> Pair:
     """Two replicas on a PostgreSQL of their own."""
     await migrate(own_postgres.dsn())
-    options = STREAMS | {"WAYSTATION_HEARTBEAT_SECONDS": "1"}
+    options = OPTIONS | {"WAYSTATION_HEARTBEAT_SECONDS": "1"}
     pair = start_broker(own_postgres.dsn(), **options), start_broker(own_postgres.dsn(), **options)
     register(pair, AGENT, leaseSeconds=LEASE_SECONDS)
     return pair

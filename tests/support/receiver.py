@@ -120,6 +120,14 @@ class Receiver:
     def at(self, path: str) -> list[Received]:
         return [request for request in self.requests if request.path == path]
 
+    def manner_of(self, request: Received) -> Manner:
+        """How this one is answered."""
+        script = self._scripts[request.path]
+        return script.popleft() if script else self._always.get(request.path, Reply())
+
+    def answered(self, request: Received, manner: Manner) -> None:
+        """It was given a whole answer; one that hung was released, with 200."""
+
     async def until(self, condition: Callable[[], object], seconds: float = 20) -> None:
         """Wait until the condition holds, asked again after each request and each answer."""
         try:
@@ -150,10 +158,10 @@ class Receiver:
         self.open[path] += 1
         self.most_open[path] = max(self.most_open[path], self.open[path])
         self._news.set()
-        script = self._scripts[path]
-        manner = script.popleft() if script else self._always.get(path, Reply())
+        manner = self.manner_of(request)
         try:
             await self._behave(manner, writer)
+            self.answered(request, manner)
         finally:
             self.open[path] -= 1
             self._news.set()

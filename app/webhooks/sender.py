@@ -1,0 +1,170 @@
+"""The webhook sender: takes due deliveries from the outbox and sends them, several at a time. One in every replica.
+
+At least once: a delivery is held while it is sent and recorded when it was answered; what a killed process held is due
+again when its hold runs out. The order within a (task, config) is the ledger's: nothing of a line is due before its
+first delivery has ended. Made and started by ``app.main``.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Final
+
+from app import metrics
+from app.errors import Unavailable
+from app.ledger import deliveries
+from app.ledger.deliveries import Delivery
+from app.ledger.pool import Database
+from app.ledger.wakeups import DELIVERIES_KEY, Wakeups
+from app.loops import Loop, LoopConfig
+from app.webhooks.breaker import Breaker
+from app.webhooks.notify import TIMEOUT_SECONDS, Notification, Notifier, Outcome
+from app.webhooks.schedule import pause_after
+
+log = logging.getLogger("waystation.webhooks")
+_random = random.SystemRandom()
+
+AT_ONCE: Final = 64
+PER_DESTINATION: Final = 8
+"""A receiver that takes its time holds so many of the places, and leaves the others to all others."""
+HOLD_SECONDS: Final = 2 * TIMEOUT_SECONDS
+"""Long enough to send, and to record the outcome although PostgreSQL was away for a moment."""
+RECORD_PAUSE_SECONDS: Final = 0.5
+STOP_SECONDS: Final = 3.0
+"""How long a stopping process waits for what is under way; the rest is sent again by another when its hold is over."""
+
+Pause = Callable[..., float | None]
+
+
+class Sender(Loop):
+    """``poll_seconds``: looked for work after so long at the latest, whatever was heard. ``pause`` is the schedule."""
+
+    def __init__(
+        self,
+        db: Database,
+        wakeups: Wakeups,
+        notifier: Notifier,
+        *,
+        poll_seconds: float,
+        hold_seconds: float = HOLD_SECONDS,
+        pause: Pause = pause_after,
+    ) -> None:
+        super().__init__("webhooks", LoopConfig(poll_seconds))
+        self._db = db
+        self._notifier = notifier
+        self._hold_seconds = hold_seconds
+        self._pause_after = pause
+        self._breaker = Breaker(time.monotonic)
+        self._in_flight: Counter[str] = Counter()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._exit = ExitStack()
+        self._signal = self._exit.enter_context(wakeups.watch(DELIVERIES_KEY))
+
+    async def run_once(self) -> bool:
+        """Begin to send what is due, as far as there is room; each end of a sending makes room and wakes the loop."""
+        room = AT_ONCE - len(self._sending)
+        if self._draining or room <= 0:
+            return False
+        avoid = self._breaker.paused(self._in_flight)
+        probed = dict.fromkeys(self._breaker.probed() - avoid, PER_DESTINATION - 1)
+        for delivery in await deliveries.claim(
+            self._db,
+            limit=room,
+            per_destination=PER_DESTINATION,
+            busy={**self._in_flight, **probed},
+            avoid=avoid,
+            hold_seconds=self._hold_seconds,
+        ):
+            self._begin(delivery)
+        return False
+
+    def drain(self) -> None:
+        """Take nothing more; what is under way goes on. Idempotent."""
+        self._draining = True
+
+    async def stop(self) -> None:
+        """Drain, and wait a moment for what is under way."""
+        self.drain()
+        await super().stop()
+        self._exit.close()
+        if self._sending:
+            _, late = await asyncio.wait(self._sending, timeout=STOP_SECONDS)
+            for sending in late:
+                sending.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        while self._sending:
+            await asyncio.wait(self._sending)
+
+    async def _rest(self, seconds: float) -> None:
+        await self._signal.wait(seconds)
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._in_flight[delivery.destination] += 1
+        sending = asyncio.create_task(self._send(delivery), name=f"webhook:{delivery.id}")
+        self._sending.add(sending)
+        sending.add_done_callback(lambda _: self._ended(sending, delivery.destination))
+
+    def _ended(self, sending: asyncio.Task[None], destination: str) -> None:
+        self._sending.discard(sending)
+        self._in_flight[destination] -= 1
+        if not self._in_flight[destination]:
+            del self._in_flight[destination]
+        self._signal.set()
+
+    async def _send(self, delivery: Delivery) -> None:
+        held_until = time.monotonic() + self._hold_seconds
+        try:
+            outcome = await self._notifier.post(
+                Notification(
+                    webhook_id=delivery.id,
+                    tenant=delivery.tenant,
+                    config_id=delivery.config_id,
+                    url=delivery.url,
+                    scheme=delivery.scheme,
+                    secret=delivery.secret,
+                    body=delivery.body,
+                )
+            )
+            if outcome.silent:
+                self._breaker.failed(delivery.destination)
+            elif outcome.status is not None:
+                self._breaker.answered(delivery.destination)
+            await self._record(delivery, outcome, held_until)
+        except Unavailable:
+            log.warning("PostgreSQL is away: a notification will be sent again")
+        except Exception:
+            log.exception("a notification could not be sent")
+
+    async def _record(self, delivery: Delivery, outcome: Outcome, held_until: float) -> None:
+        """Write down what came of it, tried again while the delivery is ours: else it would be sent twice."""
+        while True:
+            try:
+                await self._write(delivery, outcome)
+                return
+            except Unavailable:
+                if time.monotonic() + RECORD_PAUSE_SECONDS > held_until:
+                    raise
+            await asyncio.sleep(RECORD_PAUSE_SECONDS * _random.uniform(0.5, 1))
+
+    async def _write(self, delivery: Delivery, outcome: Outcome) -> None:
+        age = (datetime.now(UTC) - delivery.created_at).total_seconds()
+        if outcome.error is None:
+            assert outcome.status is not None
+            if await deliveries.delivered(self._db, delivery, outcome.status):
+                metrics.DELIVERIES.labels("delivered").inc()
+                metrics.DELIVERY_SECONDS.observe(max(0.0, age))
+            return
+        pause = None
+        if not outcome.final:
+            pause = self._pause_after(delivery.attempt, age_seconds=age, retry_after=outcome.retry_after)
+        if await deliveries.failed(self._db, delivery, status=outcome.status, error=outcome.error, retry_seconds=pause):
+            metrics.DELIVERIES.labels("dead" if pause is None else "retried").inc()
