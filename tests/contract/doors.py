@@ -14,6 +14,8 @@ from uuid import uuid4
 
 import httpx
 
+from tests.support.plain_http import NO_CERTIFICATES
+
 Json = dict[str, Any]
 
 # A2A v1.0.1 §5.4, and the broker's own: reason -> (JSON-RPC code, HTTP status of the REST door, its status name)
@@ -24,6 +26,7 @@ ERRORS: dict[str, tuple[int, int, str]] = {
     "UNSUPPORTED_OPERATION": (-32004, 400, "FAILED_PRECONDITION"),
     "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 400, "INVALID_ARGUMENT"),
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (-32007, 400, "FAILED_PRECONDITION"),
+    "EXTENSION_SUPPORT_REQUIRED": (-32008, 400, "FAILED_PRECONDITION"),
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
     "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
     "INVALID_PARAMS": (-32602, 400, "INVALID_ARGUMENT"),
@@ -115,7 +118,9 @@ class Door:
         self.name = name
         self.base = f"/agents/{agent}"
         headers = {"Authorization": f"Bearer {token}", "A2A-Version": "1.0"}
-        self.http = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=40, trust_env=False)
+        self.http = httpx.AsyncClient(
+            base_url=base_url, headers=headers, timeout=40, trust_env=False, verify=NO_CERTIFICATES
+        )
         self.last: httpx.Response | None = None
 
     async def __aenter__(self) -> Self:

@@ -56,7 +56,8 @@ class GrpcStream:
 
 
 class GrpcDoor(Door):
-    """One caller at one agent's gRPC door. ``metadata`` replaces what is sent along; ``http.aclose()`` closes it."""
+    """One caller at one agent's gRPC door. ``metadata`` is sent along; ``details`` are the last error's beside its
+    ErrorInfo."""
 
     def __init__(self, target: str, agent: str, token: str, *, options: list[tuple[str, Any]] | None = None) -> None:
         self.name = "grpc"
@@ -66,6 +67,7 @@ class GrpcDoor(Door):
         self.http: Any = self
         self.initial: dict[str, Any] = {}
         self.trailing: dict[str, Any] = {}
+        self.details: list[Json] = []
 
     async def aclose(self) -> None:
         await self.channel.close()
@@ -89,7 +91,7 @@ class GrpcDoor(Door):
         return _LIST | answer if operation == "ListTasks" else answer
 
     @asynccontextmanager
-    async def open(self, operation: str, params: Json, **headers: str) -> AsyncIterator[GrpcStream]:  # pyright: ignore
+    async def open(self, operation: str, params: Json, **headers: str) -> AsyncIterator[GrpcStream]:
         """An open stream. Raises DoorError when the answer is not one."""
         row = SERVICE.methods_by_name[operation]
         method = self.channel.unary_stream(
@@ -123,16 +125,14 @@ class GrpcDoor(Door):
         raw = self.trailing.get("grpc-status-details-bin")
         if raw is None:  # gRPC itself, before the broker has seen the call
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, error
-            return DoorError("PAYLOAD_TOO_LARGE", error.details() or "", {}, error)  # pyright: ignore
+            return DoorError("PAYLOAD_TOO_LARGE", error.details() or "", {}, error)
         status = status_pb2.Status.FromString(raw)
         assert (status.code, status.message) == (error.code().value[0], error.details())
-        info, *others = json_format.MessageToDict(status)["details"]
+        info, *self.details = json_format.MessageToDict(status)["details"]
         assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo", status
         assert error.code().name == ERRORS[info["reason"]][2], status
         assert info["domain"] == ("waystation" if info["reason"] in OURS else "a2a-protocol.org"), status
-        refused = DoorError(info["reason"], status.message, info.get("metadata", {}), error)  # pyright: ignore
-        refused.others = others  # pyright: ignore
-        return refused
+        return DoorError(info["reason"], status.message, info.get("metadata", {}), error)
 
     def _metadata(self, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         given = self.metadata | {name.replace("_", "-").lower(): value for name, value in headers.items()}
