@@ -1,6 +1,7 @@
 """One broker per test module, an agent of its own per test, and the two doors as a parameter."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.doors import Door
+from tests.contract.every_door import DOORS
 from tests.support.broker import BrokerProcess
 from tests.support.postgres import SharedPostgres, run_sync
 from tests.support.tokens import mint
@@ -43,15 +45,16 @@ class Agent:
         self.broker = broker
         self.id = f"agent-{uuid4().hex[:12]}"
         self.door_name = door
-        self.doors: list[Door] = []
+        self.exits = AsyncExitStack()
+        """What ends with the test, the last first."""
 
     def register(self, **settings: Any) -> None:
         self.broker.register_agent(self.id, **settings)
 
     def door(self, tenant: str = "a", *, name: str | None = None, agent: str | None = None, **claims: Any) -> Door:
         """A client of ``tenant``; ``claims`` are of its token (subject, scope …)."""
-        door = Door(name or self.door_name, self.broker.base_url, agent or self.id, mint(tenant, **claims))
-        self.doors.append(door)
+        door = DOORS[name or self.door_name](self.broker, agent or self.id, mint(tenant, **claims))
+        self.exits.push_async_exit(door)
         return door
 
     def worker(self) -> LeaseWorker:
@@ -68,6 +71,5 @@ async def agent(shared_broker: BrokerProcess, door_name: str) -> AsyncIterator[A
     """An agent that no other test knows, registered with the defaults."""
     agent = Agent(shared_broker, door_name)
     agent.register()
-    yield agent
-    for door in agent.doors:
-        await door.http.aclose()
+    async with agent.exits:
+        yield agent

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from app.embedded.cluster import LAUNCHER
+from tests.support.plain_http import NO_CERTIFICATES
 from tests.support.tokens import DEV_SECRET, bearer, mint
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +83,7 @@ class BrokerProcess:
         """Poll /readyz until it says yes; fail with the log when the process ends or the time is over."""
         assert self._process is not None
         deadline = time.monotonic() + seconds
-        with httpx.Client(trust_env=False, timeout=2) as client:
+        with httpx.Client(trust_env=False, timeout=2, verify=NO_CERTIFICATES) as client:
             while time.monotonic() < deadline:
                 assert self._process.poll() is None, (
                     f"the broker ended with {self._process.returncode}:\n{self.output()}"
@@ -134,7 +135,9 @@ class BrokerProcess:
 def register_agent(base_url: str, agent: str, token: str, **settings: Any) -> dict[str, Any]:
     """PUT /v1/agents/{agent} with a minimal card; the agent as the broker describes it."""
     body = {"card": card(agent)} | settings
-    answer = httpx.put(f"{base_url}/v1/agents/{agent}", json=body, headers=bearer(token), trust_env=False)
+    answer = httpx.put(
+        f"{base_url}/v1/agents/{agent}", json=body, headers=bearer(token), trust_env=False, verify=NO_CERTIFICATES
+    )
     assert answer.status_code == 200, answer.text
     return answer.json()
 

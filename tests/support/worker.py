@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import httpx
 
+from tests.support.plain_http import NO_CERTIFICATES
 from tests.support.tokens import bearer, worker_token
 
 Json = dict[str, Any]
@@ -21,7 +22,9 @@ class LeaseWorker:
         self.agent = agent
         self.worker_id = f"worker-{uuid4().hex[:8]}"
         headers = bearer(token or worker_token(tenant, agent))
-        self.http = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=90, trust_env=False)
+        self.http = httpx.AsyncClient(
+            base_url=base_url, headers=headers, timeout=90, trust_env=False, verify=NO_CERTIFICATES
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,59 @@
+"""Every row of the table (tests/contract/scenarios) through every door: one meaning each, so no door can drift."""
+
+import asyncio
+
+import pytest
+
+from app.operations.registry import BY_NAME
+from tests.contract import meaning
+from tests.contract.conftest import Agent
+from tests.contract.doors import Door, DoorError
+from tests.contract.every_door import DOORS
+from tests.contract.scenarios import Scenario
+from tests.contract.scenarios.table import TABLE
+from tests.contract.scenarios.worlds import STREAMS_PER_SUBJECT, World
+
+BROKER_ENVIRONMENT = {
+    "WAYSTATION_MAX_STREAMS_PER_SUBJECT": str(STREAMS_PER_SUBJECT),
+    "WAYSTATION_BLOCKING_WAIT_SECONDS": "20",
+}
+ALL_SCOPES = "tasks:read tasks:write tasks:cancel push:write"
+ROWS = [
+    pytest.param(row, door, id=f"{row.operation} {row.name} [{door}]")
+    for row in TABLE
+    for door in DOORS
+    if door not in row.not_at
+]
+
+
+@pytest.mark.parametrize(("row", "door_name"), ROWS)
+async def test_scenario(agent: Agent, row: Scenario, door_name: str) -> None:
+    world = await row.given(agent)
+    door = agent.door(agent=world.agent_id or None, **{"scope": ALL_SCOPES, "tenant": "a"} | row.claims)
+    assert await _means(door, row, world) == row.means
+
+
+async def _means(door: Door, row: Scenario, world: World) -> tuple[str, ...] | str:
+    """The answer's words, or the error's reason."""
+    opened = asyncio.Event()
+    if row.operation != "SubscribeToTask":  # a snapshot is as of the opening; all other answers are whole anyway
+        opened.set()
+    meanwhile = asyncio.create_task(_after(opened, row, world))
+    try:
+        if BY_NAME[row.operation].streaming:
+            async with door.open(row.operation, row.params(world), **row.headers) as stream:
+                opened.set()
+                words = [meaning.of_item(item) for item in await stream.rest(30)]
+        else:
+            words = meaning.of_answer(row.operation, await door.call(row.operation, row.params(world), **row.headers))
+        await meanwhile
+        return tuple(words)
+    except DoorError as error:
+        return error.reason
+    finally:
+        meanwhile.cancel()
+
+
+async def _after(opened: asyncio.Event, row: Scenario, world: World) -> None:
+    await opened.wait()
+    await row.meanwhile(world)
