@@ -14,10 +14,12 @@ from uuid import UUID
 from app.ledger.pool import Database, Record
 
 CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6)"
-NEXT_DUE: LiteralString = "SELECT deliveries_next_due($1, $2, $3, $4) AS seconds"
 END: LiteralString = "SELECT delivery_end($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 RETRY: LiteralString = "SELECT delivery_retry($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 REDELIVER: LiteralString = "SELECT delivery_redeliver($1, $2, $3, $4) AS outcome"
+GET: LiteralString = """
+SELECT task_id, config_id, seq, destination, state, attempts, due_at, last_status, last_error, created_at, ended_at
+  FROM deliveries WHERE tenant_id = $1 AND task_id = $2 AND config_id = $3 AND seq = $4"""
 LIST: LiteralString = """
 SELECT task_id, config_id, seq, destination, state, attempts, due_at, last_status, last_error, created_at, ended_at
   FROM deliveries
@@ -25,8 +27,6 @@ SELECT task_id, config_id, seq, destination, state, attempts, due_at, last_statu
    AND ($4::uuid IS NULL OR (task_id, config_id, seq) < ($4, $5, $6))
  ORDER BY task_id DESC, config_id DESC, seq DESC LIMIT $7"""
 PURGE: LiteralString = "SELECT deliveries_purge($1, $2, $3, $4) AS gone"
-
-STATES = ("pending", "delivered", "dead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,9 @@ class Delivery:
     key: DeliveryId
     fence: int
     attempt: int
-    agent_id: str
     url: str
-    secret: bytes | None
     scheme: str | None
+    secret: bytes | None
     destination: str
     body: str
     created_at: datetime
@@ -136,19 +135,11 @@ async def claim(
     """Take up to ``limit`` due deliveries of all tenants; nobody else gets them for ``hold_seconds``.
 
     Destination by destination, the one that has waited longest first, at most ``per_destination`` minus its ``busy``
-    count of each; those in ``avoid`` are left alone. So what is due for one receiver, be it ever so much, neither delays
-    nor is read for the others. Senders never wait for each other. Raises Unavailable.
+    count of each; those in ``avoid`` are left alone. So what is due for one receiver, be it ever so much, neither
+    delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
     """
     rows = await db.fetch(CLAIM, limit, per_destination, list(busy), list(busy.values()), list(avoid), hold_seconds)
     return [_delivery(row) for row in rows]
-
-
-async def next_due_seconds(
-    db: Database, *, per_destination: int, busy: Mapping[str, int], avoid: Collection[str]
-) -> float | None:
-    """In how many seconds (0: now) a ``claim`` with the same arguments finds something; None: nothing is pending."""
-    row = await db.call(NEXT_DUE, per_destination, list(busy), list(busy.values()), list(avoid))
-    return row["seconds"]
 
 
 def _delivery(row: Record) -> Delivery:
@@ -157,10 +148,9 @@ def _delivery(row: Record) -> Delivery:
         key=DeliveryId(row["task_id"], row["seq"], row["config_id"]),
         fence=row["fence"],
         attempt=row["attempt"],
-        agent_id=row["agent_id"],
         url=row["url"],
-        secret=row["secret"],
         scheme=row["scheme"],
+        secret=row["secret"],
         destination=row["destination"],
         body=row["body"],
         created_at=row["created_at"],
@@ -209,6 +199,13 @@ async def list_deliveries(
     return [_state(row) for row in rows]
 
 
+async def get(db: Database, tenant: str, key: DeliveryId) -> DeliveryState | None:
+    """One delivery of a tenant's; None for an unknown one. Raises Unavailable."""
+    async with db.tenant(tenant) as connection:
+        row = await connection.fetchrow(GET, tenant, key.task_id, key.config_id, key.seq)
+    return None if row is None else _state(row)
+
+
 def _state(row: Record) -> DeliveryState:
     return DeliveryState(
         key=DeliveryId(row["task_id"], row["seq"], row["config_id"]),
@@ -235,6 +232,6 @@ async def redeliver(db: Database, tenant: str, key: DeliveryId) -> Redelivered |
             return DeliveryMissing()
 
 
-async def purge(db: Database, tenant: str, *, delivered_seconds: float, dead_seconds: float, limit: int) -> int:
-    """Forget up to ``limit`` each of the delivered and of the dead ones that ended longer ago than this; how many."""
-    return (await db.call(PURGE, tenant, delivered_seconds, dead_seconds, limit))["gone"]
+async def purge(db: Database, tenant: str, *, state: str, older_seconds: float, limit: int) -> int:
+    """Forget up to ``limit`` of a tenant's that ended as ``state`` (delivered, dead) longer ago than this; how many."""
+    return (await db.call(PURGE, tenant, state, older_seconds, limit))["gone"]

@@ -9,7 +9,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import LiteralString, Self
 
@@ -23,6 +23,7 @@ ACQUIRE_SECONDS = 2.0
 COMMAND_SECONDS = 5.0
 RETRIES = 5
 SYNC_CANCELED = "canceling wait for synchronous replication"
+DELIVERIES_DUE = "deliveries are due"
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 _RETRYABLE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _AWAY = (
@@ -88,6 +89,8 @@ class Database:
     def __init__(self, pool: "asyncpg.Pool[Record]", dsn: str) -> None:
         self._pool = pool
         self.dsn = dsn
+        self.on_deliveries: Callable[[], None] = lambda: None
+        """Called after each transaction here that made deliveries due (55_outbox.sql); a hint, which may be lost."""
 
     @classmethod
     async def connect(cls, dsn: str, *, size: int = 16, pooler: bool = False) -> Self:
@@ -100,6 +103,7 @@ class Database:
             "application_name": "waystation",
             "jit": "off",
             "plan_cache_mode": "force_generic_plan",  # prunes the partitions of events by task id (measured: 5-9 x)
+            "client_min_messages": "notice",
         }
         if await _may_use_app_role(dsn):
             server_settings["role"] = APP_ROLE  # as a startup parameter it survives RESET ALL and DISCARD ALL
@@ -175,7 +179,7 @@ class Database:
         try:
             async with self._pool.acquire(timeout=ACQUIRE_SECONDS) as connection:
                 metrics.POOL_WAIT_SECONDS.observe(time.monotonic() - start)
-                with _terminated_if_doomed(connection), _unreplicated(connection):
+                with _terminated_if_doomed(connection), self._heard(connection):
                     yield connection
         except _RETRYABLE as error:
             raise unavailable() from error
@@ -189,25 +193,27 @@ class Database:
         except _AWAY as error:
             raise unavailable() from error
 
+    @contextmanager
+    def _heard(self, connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Generator[None]:
+        """Listens to what the server says beside its answers, and acts on it when the transaction has ended.
 
-@contextmanager
-def _unreplicated(connection: "asyncpg.pool.PoolConnectionProxy[Record]") -> Generator[None]:
-    """Unavailable when a commit here was not confirmed by its synchronous standby: PostgreSQL then reports success and
-    a warning only, but the outcome is unknown (reliability.md, Promises)."""
-    doubts: list[str] = []
+        Raises Unavailable when a commit here was not confirmed by its synchronous standby: PostgreSQL then reports
+        success and a warning only, but the outcome is unknown (reliability.md, Promises).
+        """
+        heard: list[str] = []
 
-    def listen(_connection: object, notice: object) -> None:
-        text = str(notice)
-        if SYNC_CANCELED in text:
-            doubts.append(text)
+        def listen(_connection: object, notice: object) -> None:
+            heard.append(str(notice))
 
-    connection.add_log_listener(listen)
-    try:
-        yield
-    finally:
-        connection.remove_log_listener(listen)
-    if doubts:
-        raise unavailable()
+        connection.add_log_listener(listen)
+        try:
+            yield
+        finally:
+            connection.remove_log_listener(listen)
+            if DELIVERIES_DUE in heard:
+                self.on_deliveries()
+        if any(SYNC_CANCELED in text for text in heard):
+            raise unavailable()
 
 
 @contextmanager

@@ -1,24 +1,27 @@
-"""Push notification configs: which webhooks hear of a task's events. Written by the operations of that name and, inline,
-with a message (``transitions``); read by every claim of a delivery.
+"""Push notification configs: which webhooks hear of a task's events.
+
+Written by the operations of that name and, inline, with a message (``transitions``); read by every claim of a delivery.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, LiteralString, Self
+from typing import LiteralString, Self
 from uuid import UUID
 
+from app.auth.vault import Vault
 from app.ledger.pool import Database, Record, SqlRefusalError
 from app.ledger.rows import TaskMissing
 from app.protocol.strict_json import dumps, loads_trusted
 
-if TYPE_CHECKING:
-    from app.auth.vault import Vault
-
 MAX_PER_TASK = 32
+"""As ``push_config_put`` has it."""
 
-CREATE: LiteralString = "SELECT push_config_create($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+CREATE: LiteralString = "SELECT push_config_create($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 GET: LiteralString = """
 SELECT config_id, url, scheme, destination, from_seq, created_at, created_by FROM push_configs
+ WHERE tenant_id = $1 AND task_id = $2 AND config_id = $3"""
+TARGET: LiteralString = """
+SELECT config_id, url, scheme, secret, destination FROM push_configs
  WHERE tenant_id = $1 AND task_id = $2 AND config_id = $3"""
 LIST: LiteralString = """
 SELECT config_id, url, scheme, destination, from_seq, created_at, created_by FROM push_configs
@@ -36,15 +39,15 @@ class PushSecret:
     token: str = ""
     credentials: str = ""
 
-    def seal(self, vault: "Vault", *, tenant: str, config_id: str, url: str) -> bytes | None:
+    def seal(self, vault: Vault, *, tenant: str, config_id: str, url: str) -> bytes | None:
         """None when there is nothing to keep."""
         if not self.token and not self.credentials:
             return None
         return vault.seal(dumps([self.token, self.credentials]).encode(), tenant=tenant, row=_row(config_id, url))
 
     @classmethod
-    def open(cls, vault: "Vault", sealed: bytes | None, *, tenant: str, config_id: str, url: str) -> Self:
-        """Raises what ``Vault.open`` does when the key is gone or the row was tampered with."""
+    def open(cls, vault: Vault, sealed: bytes | None, *, tenant: str, config_id: str, url: str) -> Self:
+        """Raises VaultError when the key is gone or the row was tampered with."""
         if sealed is None:
             return cls()
         return cls(*loads_trusted(vault.open(sealed, tenant=tenant, row=_row(config_id, url))))
@@ -92,12 +95,12 @@ class TooManyConfigs:
 async def create(
     db: Database, *, tenant: str, subject: str, agent_id: str, task_id: UUID, config: NewPushConfig
 ) -> PushConfigSet | TooManyConfigs | TaskMissing:
-    """Give a task of this agent a config, or replace the one with the same id: what is pending then goes to the new URL.
+    """Give a task of this agent a config, or replace the one with its id: what is pending then goes to the new URL.
 
     It hears of every event after the task's last one at this moment. Raises Unavailable.
     """
     try:
-        await db.fetch(CREATE, tenant, subject, agent_id, task_id, *arguments(config), MAX_PER_TASK)
+        await db.fetch(CREATE, tenant, subject, agent_id, task_id, *arguments(config))
     except SqlRefusalError as refusal:
         return TaskMissing() if refusal.code == "WS002" else TooManyConfigs()
     return PushConfigSet()
@@ -115,6 +118,15 @@ async def get(db: Database, tenant: str, task_id: UUID, config_id: str) -> PushC
     async with db.tenant(tenant) as connection:
         row = await connection.fetchrow(GET, tenant, task_id, config_id)
     return None if row is None else _config(row)
+
+
+async def target(db: Database, tenant: str, task_id: UUID, config_id: str) -> NewPushConfig | None:
+    """One config as it was given, its secret sealed; None for an unknown one. Raises Unavailable."""
+    async with db.tenant(tenant) as connection:
+        row = await connection.fetchrow(TARGET, tenant, task_id, config_id)
+    if row is None:
+        return None
+    return NewPushConfig(row["config_id"], row["url"], row["scheme"], row["secret"], row["destination"])
 
 
 async def list_configs(

@@ -10,6 +10,9 @@ lanes           fairness: one row per (tenant, agent, fair key) with its share a
 artifacts       which artifacts a task has and whether they still take chunks.
 idempotency     which message a key stands for.
 task_snapshots  a cache of the fold of events 1..seq, so that reading a long task stays cheap.
+push_configs    which webhooks hear of a task's events; its token and credentials are sealed.
+deliveries      the outbox: one row per config and event, written with the event. No content, like queue and lanes.
+webhook_secrets what a tenant's notifications are signed with: one, two while it is rotated; sealed.
 agents          registered destinations, with tombstones. Ids are unique in the deployment, like host names.
 tenants, meta   content-free: which tenants exist; the incarnation of this database, which build's functions it has.
 
@@ -79,6 +82,7 @@ tasks = Table(
     Column("queue_timeout_seconds", REAL),
     Column("ended_fence", Integer),
     Column("ended_kind", Text),
+    Column("notifies", Boolean, nullable=False, server_default=text("false")),
     postgresql_with={"fillfactor": 70},
 )
 Index("tasks_by_status", tasks.c.tenant_id, desc(tasks.c.status_at), tasks.c.task_id)
@@ -214,6 +218,62 @@ task_snapshots = Table(
     Column("task_id", Uuid, primary_key=True),
     Column("seq", BigInteger, nullable=False),
     Column("body", Text, nullable=False),
+)
+
+push_configs = Table(
+    "push_configs",
+    metadata,
+    _key_text("tenant_id"),
+    Column("task_id", Uuid, primary_key=True),
+    _key_text("config_id"),
+    Column("url", Text, nullable=False),
+    Column("scheme", Text),
+    Column("secret", LargeBinary),
+    _key_text("destination", primary_key=False),
+    Column("from_seq", BigInteger, nullable=False),
+    _time("created_at"),
+    Column("created_by", Text, nullable=False),
+)
+
+# due_at is set for what may be sent: of each (task, config) the lowest pending seq, and redeliveries. A claim moves it
+# ahead by as long as the sender may take, so that what is being sent is no part of what is due.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    _key_text("tenant_id"),
+    Column("task_id", Uuid, primary_key=True),
+    _key_text("config_id"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    _key_text("destination", primary_key=False),
+    Column("state", Text(collation="C"), nullable=False, server_default=text("'pending'")),
+    Column("redelivery", Boolean, nullable=False, server_default=text("false")),
+    _time("due_at", nullable=True),
+    Column("fence", Integer, nullable=False, server_default=text("0")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("last_status", Integer),
+    Column("last_error", Text),
+    _time("created_at"),
+    _time("ended_at", nullable=True),
+    postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},
+)
+Index("deliveries_due", deliveries.c.destination, deliveries.c.due_at, postgresql_where=text("due_at IS NOT NULL"))
+Index(
+    "deliveries_by_state",
+    deliveries.c.tenant_id,
+    deliveries.c.state,
+    deliveries.c.task_id,
+    deliveries.c.config_id,
+    deliveries.c.seq,
+)
+
+webhook_secrets = Table(
+    "webhook_secrets",
+    metadata,
+    _key_text("tenant_id"),
+    _key_text("secret_id"),
+    Column("sealed", LargeBinary, nullable=False),
+    _time("created_at"),
+    _time("expires_at", nullable=True),
 )
 
 agents = Table(

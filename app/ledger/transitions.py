@@ -11,6 +11,7 @@ from uuid import UUID
 from app.errors import ArtifactClosed, ArtifactUnknown, InvalidTransition, ProducerEventConflict
 from app.ledger.inputs import Keys, LeaseKey, NewEvent, TaskSettings
 from app.ledger.pool import Database, Record, SqlRefusalError
+from app.ledger.push_configs import NewPushConfig, TooManyConfigs, arguments
 from app.ledger.rows import (
     AlreadyTerminal,
     Applied,
@@ -28,8 +29,10 @@ from app.ledger.rows import (
 from app.protocol.states import TaskState
 
 SUBMIT: LiteralString = """
-SELECT * FROM task_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"""
-SEND: LiteralString = "SELECT * FROM task_send($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+SELECT * FROM task_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+  $21, $22, $23, $24)"""
+SEND: LiteralString = """
+SELECT * FROM task_send($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"""
 APPEND: LiteralString = "SELECT * FROM task_append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 CANCEL: LiteralString = "SELECT * FROM task_cancel($1, $2, $3)"
 RETURN: LiteralString = "SELECT * FROM lease_return($1, $2, $3, $4, $5, $6)"
@@ -55,11 +58,12 @@ async def submit(
     message: str,
     keys: Keys,
     settings: TaskSettings,
+    push_config: NewPushConfig | None = None,
 ) -> Sent | IdempotencyClash:
     """Make a task of a client's first message: SUBMITTED and queued, its event at seq 1; durable when this returns.
 
     ``message`` is the Message as JSON object text without taskId and contextId, which the ledger puts in; a
-    ``context_id`` of None makes a new one. Raises Unavailable.
+    ``context_id`` of None makes a new one. ``push_config`` hears of all events after that one. Raises Unavailable.
     """
     try:
         row = await db.call(
@@ -83,6 +87,7 @@ async def submit(
             settings.priority,
             settings.fair_key,
             settings.delay_seconds,
+            *arguments(push_config),
         )
     except SqlRefusalError:
         return IdempotencyClash()
@@ -100,11 +105,13 @@ async def send(
     message: str,
     keys: Keys,
     on_busy: str | None,
-) -> Sent | IdempotencyClash | TaskMissing | ContextMismatch | Busy | AlreadyTerminal:
+    push_config: NewPushConfig | None = None,
+) -> Sent | IdempotencyClash | TaskMissing | ContextMismatch | Busy | AlreadyTerminal | TooManyConfigs:
     """Add a client's message to a task: it resumes an interrupted one, and queues a turn behind a live one.
 
     A duplicate is judged before everything else and answers its first sending. ``on_busy`` overrides the task's own
-    rule ("enqueue" or "reject"). A refusal stores nothing. Raises Unavailable.
+    rule ("enqueue" or "reject"). ``push_config`` is added to the task's, or replaces the one with its id. A refusal
+    stores nothing. Raises Unavailable.
     """
     try:
         row = await db.call(
@@ -119,6 +126,7 @@ async def send(
             keys.header,
             keys.request_hash,
             on_busy,
+            *arguments(push_config),
         )
     except SqlRefusalError as refusal:
         return _refused_message(refusal)
@@ -138,7 +146,7 @@ def _sent(row: Record) -> Sent:
 
 def _refused_message(
     refusal: SqlRefusalError,
-) -> IdempotencyClash | TaskMissing | ContextMismatch | Busy | AlreadyTerminal:
+) -> IdempotencyClash | TaskMissing | ContextMismatch | Busy | AlreadyTerminal | TooManyConfigs:
     match refusal.code:
         case "WS001":
             return IdempotencyClash()
@@ -151,6 +159,8 @@ def _refused_message(
         case "WS005":
             state, terminal_seq = refusal.detail.split()
             return AlreadyTerminal(TaskState(int(state)), int(terminal_seq))
+        case "WS006":
+            return TooManyConfigs()
         case _:
             raise refusal
 

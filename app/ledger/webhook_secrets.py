@@ -6,13 +6,11 @@ They are made when they are first asked for. Called by the webhook sender and by
 import secrets as random_secrets
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, LiteralString
+from typing import LiteralString
 from uuid import uuid4
 
+from app.auth.vault import Vault
 from app.ledger.pool import Database, Record
-
-if TYPE_CHECKING:
-    from app.auth.vault import Vault
 
 SECRET_BYTES = 32
 
@@ -31,25 +29,25 @@ class SigningSecret:
     expires_at: datetime | None
 
 
-async def live(db: Database, vault: "Vault", tenant: str) -> list[SigningSecret]:
-    """The secrets to sign with, the newest first: one, or two while rotating. Raises Unavailable."""
+async def live(db: Database, vault: Vault, tenant: str) -> list[SigningSecret]:
+    """The secrets to sign with, the newest first: one, or two while rotating. Raises VaultError, Unavailable."""
     rows = await db.fetch(LIVE, tenant)
     if not rows:
         rows = await db.fetch(ENSURE, tenant, *_made(vault, tenant))
     return _opened(vault, tenant, rows)
 
 
-async def rotate(db: Database, vault: "Vault", tenant: str, *, overlap_seconds: float) -> list[SigningSecret]:
+async def rotate(db: Database, vault: Vault, tenant: str, *, overlap_seconds: float) -> list[SigningSecret]:
     """Make a new secret; the newest of the old ones signs beside it for ``overlap_seconds``, others end at once."""
     return _opened(vault, tenant, await db.fetch(ROTATE, tenant, *_made(vault, tenant), overlap_seconds))
 
 
-def _made(vault: "Vault", tenant: str) -> tuple[str, bytes]:
+def _made(vault: Vault, tenant: str) -> tuple[str, bytes]:
     secret_id = str(uuid4())
     return secret_id, vault.seal(random_secrets.token_bytes(SECRET_BYTES), tenant=tenant, row=_row(secret_id))
 
 
-def _opened(vault: "Vault", tenant: str, rows: list[Record]) -> list[SigningSecret]:
+def _opened(vault: Vault, tenant: str, rows: list[Record]) -> list[SigningSecret]:
     return [
         SigningSecret(
             secret_id=row["secret_id"],

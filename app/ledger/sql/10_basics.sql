@@ -40,6 +40,11 @@ CREATE OR REPLACE FUNCTION uuid_v7(p_at timestamptz) RETURNS uuid LANGUAGE sql V
                   PLACING substring(int8send((extract(epoch FROM p_at) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
                 52, 1), 53, 1), 'hex')::uuid $$;
 
+-- Kinds that A2A doors show, each body a StreamResponse; app/protocol/events.py is the other place, and a test holds the
+-- two together.
+CREATE OR REPLACE FUNCTION is_shown(p_kind text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT p_kind NOT IN ('message.user', 'turn.started', 'action.answered', 'effect.changed') $$;
+
 -- A client's message as it is stored: its JSON object text with the ids that the ledger decided put in front.
 CREATE OR REPLACE FUNCTION message_of(p_message text, p_task uuid, p_context text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT '{"taskId":"' || p_task || '","contextId":' || to_json(p_context) || ',' || substr(p_message, 2) $$;
@@ -60,12 +65,16 @@ CREATE OR REPLACE FUNCTION broker_message(t tasks, p_text text) RETURNS text LAN
   SELECT json_build_object('messageId', gen_random_uuid(), 'taskId', t.task_id, 'contextId', t.context_id,
                            'role', 'ROLE_AGENT', 'parts', json_build_array(json_build_object('text', p_text)))::text $$;
 
--- One row of the log. The caller holds the task's row lock and has counted p_seq into tasks.last_seq.
+-- One row of the log, and of the outbox where somebody is to be notified. The caller holds the task's row lock and has
+-- counted p_seq into tasks.last_seq.
 CREATE OR REPLACE FUNCTION event_add(t tasks, p_seq bigint, p_kind text, p_at timestamptz, p_actor_kind text,
                                      p_actor text, p_body text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO events (tenant_id, task_id, seq, kind, turn_no, attempt, actor_kind, actor_id, at, body)
   VALUES (t.tenant_id, t.task_id, p_seq, p_kind, t.turn_no, t.attempt, p_actor_kind, p_actor, p_at, p_body);
+  IF t.notifies AND is_shown(p_kind) THEN
+    PERFORM outbox_put(t, p_seq, p_at);
+  END IF;
 END $$;
 
 -- A task's work becomes claimable. Called under the task's row lock, so nobody else can be adding or removing the row.

@@ -1,6 +1,9 @@
 -- Clients' messages: a new task (task_submit), or a message to one that exists (task_send).
 -- A refusal raises, so that nothing of the request stays, not even its idempotency keys. SQLSTATEs:
--- WS001 idempotency clash, WS002 no such task, WS003 another contextId, WS004 busy, WS005 terminal (DETAIL "state seq").
+-- WS001 idempotency clash, WS002 no such task, WS003 another contextId, WS004 busy, WS005 terminal (DETAIL "state seq"),
+-- WS006 too many push notification configs.
+-- A message may bring one such config (p_config …), which is made with it, and not again by a duplicate. These parameters
+-- have defaults because the release before does not know them.
 
 -- Takes the message's idempotency keys, in sorted order, each by a write: a duplicate that only read could be confirmed
 -- before its original is replicated (reliability.md). p_task and p_turn are what the keys shall stand for; answered is
@@ -33,7 +36,8 @@ END $$;
 CREATE OR REPLACE FUNCTION task_submit(p_tenant text, p_subject text, p_agent text, p_context text, p_message text,
     p_message_key text, p_header_key text, p_hash bytea, p_max_attempts int, p_backoff real, p_max_backoff real,
     p_lease real, p_grace real, p_on_busy text, p_deadline real, p_queue_timeout real, p_priority int, p_fair_key text,
-    p_delay double precision)
+    p_delay double precision, p_config text DEFAULT NULL, p_url text DEFAULT NULL, p_scheme text DEFAULT NULL,
+    p_secret bytea DEFAULT NULL, p_destination text DEFAULT NULL)
 RETURNS TABLE (task_id uuid, context_id text, turn_no int, state smallint, last_seq bigint, replayed boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -55,6 +59,9 @@ BEGIN
   RETURNING * INTO t;
   INSERT INTO turns VALUES (p_tenant, t.task_id, 1, 'queued', 1, v_at);
   PERFORM event_add(t, 1, 'task.submitted', v_at, 'client', p_subject, submitted_body(t, v_at, p_message));
+  IF p_config IS NOT NULL THEN
+    PERFORM push_config_put(t, p_subject, v_at, p_config, p_url, p_scheme, p_secret, p_destination);
+  END IF;
   PERFORM queue_put(t, v_at, v_at + make_interval(secs => p_delay));
   RETURN QUERY SELECT t.task_id, t.context_id, 1, t.state, t.last_seq, false;
 END $$;
@@ -66,7 +73,8 @@ CREATE OR REPLACE FUNCTION submitted_body(t tasks, p_at timestamptz, p_message t
 
 -- A message to a task: queues a turn behind a SUBMITTED or WORKING one, or starts a turn on an interrupted one.
 CREATE OR REPLACE FUNCTION task_send(p_tenant text, p_subject text, p_agent text, p_task uuid, p_context text,
-    p_message text, p_message_key text, p_header_key text, p_hash bytea, p_on_busy text)
+    p_message text, p_message_key text, p_header_key text, p_hash bytea, p_on_busy text, p_config text DEFAULT NULL,
+    p_url text DEFAULT NULL, p_scheme text DEFAULT NULL, p_secret bytea DEFAULT NULL, p_destination text DEFAULT NULL)
 RETURNS TABLE (task_id uuid, context_id text, turn_no int, state smallint, last_seq bigint, replayed boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -91,6 +99,9 @@ BEGIN
   v_resumes := is_interrupted(t.state);
   IF NOT v_resumes AND coalesce(p_on_busy, t.on_busy) = 'reject' THEN
     RAISE EXCEPTION 'busy' USING ERRCODE = 'WS004';
+  END IF;
+  IF p_config IS NOT NULL THEN
+    PERFORM push_config_put(t, p_subject, v_at, p_config, p_url, p_scheme, p_secret, p_destination);
   END IF;
   UPDATE tasks s SET last_turn = s.last_turn + 1, turns_queued = s.turns_queued + (NOT v_resumes)::int,
     last_seq = s.last_seq + 1

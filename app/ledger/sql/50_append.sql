@@ -60,6 +60,9 @@ BEGIN
     ON CONFLICT (tenant_id, task_id, producer_event_id) WHERE producer_event_id IS NOT NULL DO NOTHING;
     IF FOUND THEN
       v_seq := v_seq + 1; seqs := seqs || v_seq; v_status := v_status OR v_kind = 'status';
+      IF t.notifies THEN
+        PERFORM outbox_put(t, v_seq, v_at);
+      END IF;
       IF p_kinds[i] = 'artifact' THEN
         PERFORM artifact_touch(t, i - 1, p_artifact_ids[i], p_appends[i], p_lasts[i]);
       END IF;
@@ -111,6 +114,8 @@ BEGIN
   ON CONFLICT (tenant_id, task_id, producer_event_id) WHERE producer_event_id IS NOT NULL DO NOTHING;
   IF NOT FOUND THEN
     RETURN NULL;
+  ELSIF t.notifies THEN
+    PERFORM outbox_put(t, v_seq, p_at);
   END IF;
   UPDATE turns SET state = turn_end_name(p_state), ended_at = p_at
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND turn_no = t.turn_no;

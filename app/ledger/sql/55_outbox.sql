@@ -1,0 +1,194 @@
+-- Push notifications: configs, and the outbox of their deliveries. A line is what one config has still to be told, in the
+-- order of seqs; only its head is due. Locks: tasks before push_configs before deliveries; the sender's functions take no
+-- task. Whoever writes a line holds its config's row, so a head is neither missed nor made twice.
+
+-- An event for each of the task's configs. The caller holds the task's lock and has seen t.notifies.
+CREATE OR REPLACE FUNCTION outbox_put(t tasks, p_seq bigint, p_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c record; v_waits boolean; v_due boolean := false;
+BEGIN
+  FOR c IN SELECT config_id, destination FROM push_configs WHERE tenant_id = t.tenant_id AND task_id = t.task_id
+            ORDER BY config_id FOR NO KEY UPDATE LOOP
+    v_waits := line_head(t.tenant_id, t.task_id, c.config_id) IS NOT NULL;
+    INSERT INTO deliveries (tenant_id, task_id, config_id, seq, destination, due_at, created_at)
+    VALUES (t.tenant_id, t.task_id, c.config_id, p_seq, c.destination, CASE WHEN NOT v_waits THEN clock_timestamp() END, p_at);
+    v_due := v_due OR NOT v_waits;
+  END LOOP;
+  IF v_due THEN
+    PERFORM deliveries_are_due();
+  END IF;
+END $$;
+
+-- A redelivery stands beside the line: it neither waits for the others nor holds them up.
+CREATE OR REPLACE FUNCTION line_head(p_tenant text, p_task uuid, p_config text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT seq FROM deliveries WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config
+            AND state = 'pending' AND NOT redelivery ORDER BY seq LIMIT 1);
+END $$;
+
+-- Tells the process whose transaction this is, which passes it on after the commit (pool.py). Not pg_notify: that takes a
+-- global lock at commit.
+CREATE OR REPLACE FUNCTION deliveries_are_due() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE NOTICE 'deliveries are due';
+END $$;
+
+-- Makes or replaces a config; the caller holds the task's lock. What is pending goes to the new URL, at once: what a sender
+-- has under way to the old one no longer counts.
+CREATE OR REPLACE FUNCTION push_config_put(t tasks, p_subject text, p_at timestamptz, p_config text, p_url text, p_scheme text,
+    p_secret bytea, p_destination text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE push_configs SET url = p_url, scheme = p_scheme, secret = p_secret, destination = p_destination,
+    created_at = p_at, created_by = p_subject
+   WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config;
+  IF FOUND THEN
+    UPDATE deliveries SET destination = p_destination, due_at = CASE WHEN due_at IS NOT NULL THEN clock_timestamp() END
+     WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config AND state = 'pending';
+    IF FOUND THEN
+      PERFORM deliveries_are_due();
+    END IF;
+    RETURN;
+  ELSIF (SELECT count(*) FROM push_configs WHERE tenant_id = t.tenant_id AND task_id = t.task_id) >= 32 THEN
+    RAISE EXCEPTION 'too many push notification configs' USING ERRCODE = 'WS006';
+  END IF;
+  INSERT INTO push_configs (tenant_id, task_id, config_id, url, scheme, secret, destination, from_seq, created_at, created_by)
+  VALUES (t.tenant_id, t.task_id, p_config, p_url, p_scheme, p_secret, p_destination, t.last_seq + 1, p_at, p_subject);
+  UPDATE tasks SET notifies = true WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND NOT notifies;
+END $$;
+
+-- SQLSTATEs: WS002 no such task of this agent, WS006 too many.
+CREATE OR REPLACE FUNCTION push_config_create(p_tenant text, p_subject text, p_agent text, p_task uuid, p_config text, p_url text,
+    p_scheme text, p_secret bytea, p_destination text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant); t tasks;
+BEGIN
+  SELECT * INTO t FROM tasks WHERE tenant_id = p_tenant AND task_id = p_task AND agent_id = p_agent FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'no such task' USING ERRCODE = 'WS002';
+  END IF;
+  PERFORM push_config_put(t, p_subject, v_at, p_config, p_url, p_scheme, p_secret, p_destination);
+END $$;
+
+-- What was delivered or died stays in the list.
+CREATE OR REPLACE FUNCTION push_config_delete(p_tenant text, p_task uuid, p_config text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ledger_enter(p_tenant);
+  DELETE FROM push_configs WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config;
+  DELETE FROM deliveries WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND state = 'pending';
+END $$;
+
+-- Takes up to p_limit due deliveries, destination by destination, and moves their due_at to the end of the hold: a sender
+-- that dies lets go of them by that. p_counts: how many the asker has under way to each destination in p_busy.
+-- As lease_claim has it: picked under 'app.dispatch', then written and read with exactly their tenants visible.
+CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_each int, p_busy text[], p_counts int[], p_avoid text[],
+    p_hold double precision)
+RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence int, attempt int, url text, scheme text,
+  secret bytea, destination text, body text, created_at timestamptz)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_at timestamptz; v_destination text; d record; v_room int;
+  v_tenants text[] := '{}'; v_tasks uuid[] := '{}'; v_configs text[] := '{}'; v_seqs bigint[] := '{}';
+BEGIN
+  PERFORM set_config('app.dispatch', 'on', true);
+  v_at := clock_timestamp();
+  FOR v_destination IN SELECT x.destination FROM destinations_due() x
+      WHERE x.due_at <= v_at AND NOT x.destination = ANY (p_avoid) ORDER BY x.due_at LOOP
+    EXIT WHEN cardinality(v_tasks) >= p_limit;
+    v_room := greatest(0, least(p_limit - cardinality(v_tasks),
+                                p_each - coalesce(p_counts[array_position(p_busy, v_destination)], 0)));
+    FOR d IN SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
+              WHERE s.destination = v_destination AND s.due_at <= v_at
+              ORDER BY s.due_at LIMIT v_room FOR UPDATE SKIP LOCKED LOOP
+      v_tenants := v_tenants || d.tenant_id; v_tasks := v_tasks || d.task_id; v_configs := v_configs || d.config_id;
+      v_seqs := v_seqs || d.seq;
+    END LOOP;
+  END LOOP;
+  PERFORM set_config('app.dispatch', 'off', true);
+  PERFORM set_config('app.tenants', coalesce((SELECT ',' || string_agg(DISTINCT x, ',') || ',' FROM unnest(v_tenants) x), ''), true);
+  FOR i IN 1..cardinality(v_tasks) LOOP
+    UPDATE deliveries s SET due_at = v_at + make_interval(secs => p_hold), fence = s.fence + 1, attempts = s.attempts + 1
+     WHERE s.tenant_id = v_tenants[i] AND s.task_id = v_tasks[i] AND s.config_id = v_configs[i] AND s.seq = v_seqs[i]
+    RETURNING s.* INTO d;
+    RETURN QUERY SELECT d.tenant_id, d.task_id, d.config_id, d.seq, d.fence, d.attempts, c.url, c.scheme, c.secret,
+      d.destination, e.body, d.created_at
+     FROM push_configs c, events e
+     WHERE c.tenant_id = v_tenants[i] AND c.task_id = v_tasks[i] AND c.config_id = v_configs[i]
+       AND e.tenant_id = v_tenants[i] AND e.task_id = v_tasks[i] AND e.seq = v_seqs[i];
+  END LOOP;
+END $$;
+
+-- Each destination that has anything due, ever, and its first: one look into the index for each, however much stands there.
+CREATE OR REPLACE FUNCTION destinations_due() RETURNS TABLE (destination text, due_at timestamptz) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  destination := '';
+  LOOP
+    SELECT s.destination, s.due_at INTO destination, due_at FROM deliveries s
+     WHERE s.due_at IS NOT NULL AND s.destination > destinations_due.destination ORDER BY s.destination, s.due_at LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- Ends a delivery: p_state 'delivered' | 'dead'; the next of its line is due. False when the fence is not the last claim's,
+-- or it has ended, or its config is gone.
+CREATE OR REPLACE FUNCTION delivery_end(p_tenant text, p_task uuid, p_config text, p_seq bigint, p_fence int, p_state text,
+    p_status int, p_error text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant); v_next bigint;
+BEGIN
+  PERFORM 1 FROM push_configs WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config FOR NO KEY UPDATE;
+  UPDATE deliveries SET state = p_state, due_at = NULL, last_status = p_status, last_error = p_error, ended_at = v_at
+   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = p_seq AND fence = p_fence
+     AND state = 'pending';
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  v_next := line_head(p_tenant, p_task, p_config);  -- after a redelivery it is due already
+  UPDATE deliveries SET due_at = v_at
+   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = v_next AND due_at IS NULL;
+  RETURN true;
+END $$;
+
+-- It did not arrive and is due again in p_delay seconds. False as above.
+CREATE OR REPLACE FUNCTION delivery_retry(p_tenant text, p_task uuid, p_config text, p_seq bigint, p_fence int, p_status int,
+    p_error text, p_delay double precision) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant);
+BEGIN
+  UPDATE deliveries SET due_at = v_at + make_interval(secs => p_delay), last_status = p_status, last_error = p_error
+   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = p_seq AND fence = p_fence
+     AND state = 'pending';
+  RETURN FOUND;
+END $$;
+
+-- outcome: 'applied' | 'pending' (it has not ended) | 'missing' (no such delivery, or nobody to deliver to any more).
+CREATE OR REPLACE FUNCTION delivery_redeliver(p_tenant text, p_task uuid, p_config text, p_seq bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant); c push_configs;
+BEGIN
+  SELECT * INTO c FROM push_configs WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'missing';
+  END IF;
+  UPDATE deliveries SET state = 'pending', redelivery = true, due_at = v_at, attempts = 0, ended_at = NULL, destination = c.destination
+   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = p_seq AND state <> 'pending';
+  IF FOUND THEN
+    PERFORM deliveries_are_due();
+    RETURN 'applied';
+  END IF;
+  PERFORM 1 FROM deliveries WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = p_seq;
+  RETURN CASE WHEN FOUND THEN 'pending' ELSE 'missing' END;
+END $$;
+
+-- Forgets ended deliveries of a tenant, p_state 'delivered' | 'dead', that ended p_older seconds ago; at most p_limit, how
+-- many. A task's id has its time, so of the younger tasks nothing is read.
+CREATE OR REPLACE FUNCTION deliveries_purge(p_tenant text, p_state text, p_older double precision, p_limit int) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant) - make_interval(secs => p_older); d record; v_gone bigint := 0;
+BEGIN
+  FOR d IN SELECT task_id, config_id, seq FROM deliveries
+            WHERE tenant_id = p_tenant AND state = p_state AND task_id < uuid_floor(v_at) AND ended_at < v_at
+            ORDER BY task_id, config_id, seq LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
+    DELETE FROM deliveries WHERE tenant_id = p_tenant AND task_id = d.task_id AND config_id = d.config_id AND seq = d.seq;
+    v_gone := v_gone + 1;
+  END LOOP;
+  RETURN v_gone;
+END $$;
