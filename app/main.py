@@ -32,12 +32,13 @@ from app.execution.session import Sessions
 from app.ledger import migrations
 from app.ledger.directory import AgentDirectory
 from app.ledger.pool import Database
-from app.ledger.wakeups import Wakeups
+from app.ledger.wakeups import DELIVERIES_KEY, Wakeups
 from app.logs import configure_logging
 from app.loops import Loop
 from app.maintenance.forgotten import Forgotten
 from app.maintenance.gauges import QueueGauges
 from app.maintenance.orphans import Orphans
+from app.maintenance.outbox import Outbox
 from app.maintenance.partitions import Partitions
 from app.maintenance.pulse import Pulse
 from app.maintenance.readiness import Readiness
@@ -52,8 +53,12 @@ from app.transports.endpoints import mount_endpoints
 from app.transports.gateway import Gateway
 from app.transports.http_protocol import AddressLimit, GuardedHttp
 from app.transports.native import agents, docs
+from app.transports.native.deliveries import DeliveryRoutes
 from app.transports.native.health import HealthRoutes
 from app.transports.native.workers import WorkerRoutes
+from app.webhooks.notify import Notifier
+from app.webhooks.sender import Sender
+from app.webhooks.trial import Trials
 
 if TYPE_CHECKING:
     from app.transports.grpc.server import GrpcServer
@@ -96,6 +101,7 @@ class Broker:
         )
         self.wakeups = Wakeups(self.direct_dsn)
         await self.wakeups.start()
+        self.db.on_deliveries = functools.partial(self.wakeups.bump, DELIVERIES_KEY)
         self.directory = AgentDirectory(self.db, self.wakeups)
         self.operations = Operations(
             self.db,
@@ -113,6 +119,8 @@ class Broker:
         self.sessions = Sessions(
             self.db, self.wakeups, self.directory, self.handles, poll_seconds=settings.poll_seconds
         )
+        self.notifier = Notifier(self.db, self.egress, self.vault)
+        self.sender = Sender(self.db, self.wakeups, self.notifier, poll_seconds=poll)
         self.pulse = Pulse(self.db, self.wakeups, lambda: migrations.check(self.direct_dsn))
         self.readiness = Readiness(self.pulse, self.keys.missing)
         self._loops = [
@@ -123,6 +131,8 @@ class Broker:
             Orphans(self.db, self.wakeups),
             Forgotten(self.db, self.wakeups),
             Repair(self.db, self.wakeups),
+            Outbox(self.db),
+            self.sender,
             self.operations.floor,
         ]
         gateway = Gateway(settings, self.verifier, self.operations, self.grpc.port if self.grpc else None)
@@ -138,6 +148,7 @@ class Broker:
         mount_endpoints(app, gateway, docs.ENDPOINTS)
         mount_endpoints(app, gateway, WorkerRoutes(self.leasing, self.sessions).endpoints())
         mount_endpoints(app, gateway, agents.ENDPOINTS)
+        mount_endpoints(app, gateway, DeliveryRoutes(Trials(self.db, self.notifier)).endpoints())
         routes.mount(app, gateway)
 
     def begin_drain(self) -> None:
@@ -147,6 +158,7 @@ class Broker:
             self.readiness.drain()
             self.leasing.drain()
             self.sessions.drain()
+            self.sender.drain()
             self.operations.begin_drain()
             if self.grpc:
                 self.grpc.begin_drain(REQUEST_GRACE_SECONDS)

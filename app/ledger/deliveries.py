@@ -13,7 +13,8 @@ from uuid import UUID
 
 from app.ledger.pool import Database, Record
 
-CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6)"
+CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6, $7)"
+FIGURES: LiteralString = "SELECT * FROM deliveries_figures()"
 END: LiteralString = "SELECT delivery_end($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 RETRY: LiteralString = "SELECT delivery_retry($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 REDELIVER: LiteralString = "SELECT delivery_redeliver($1, $2, $3, $4) AS outcome"
@@ -130,16 +131,25 @@ async def claim(
     per_destination: int,
     busy: Mapping[str, int],
     avoid: Collection[str],
+    full: Collection[str] = (),
     hold_seconds: float,
 ) -> list[Delivery]:
     """Take up to ``limit`` due deliveries of all tenants; nobody else gets them for ``hold_seconds``.
 
     Destination by destination, the one that has waited longest first, at most ``per_destination`` minus its ``busy``
-    count of each; those in ``avoid`` are left alone. So what is due for one receiver, be it ever so much, neither
-    delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
+    count of each; those in ``avoid`` and the tenants in ``full`` are left alone. So what is due for one receiver, be it
+    ever so much, neither delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
     """
-    rows = await db.fetch(CLAIM, limit, per_destination, list(busy), list(busy.values()), list(avoid), hold_seconds)
+    rows = await db.fetch(
+        CLAIM, limit, per_destination, list(busy), list(busy.values()), list(avoid), list(full), hold_seconds
+    )
     return [_delivery(row) for row in rows]
+
+
+async def figures(db: Database) -> tuple[int, float]:
+    """How many of all tenants' are due now, and for how many seconds the oldest has been. Raises Unavailable."""
+    row = await db.call(FIGURES)
+    return row["due"], row["oldest"]
 
 
 def _delivery(row: Record) -> Delivery:

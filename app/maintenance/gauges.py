@@ -1,11 +1,11 @@
-"""The gauges that are read from the ledger: one query per scrape, cached, whoever scrapes how often."""
+"""The gauges that are read from the ledger: read at a scrape, cached, whoever scrapes how often."""
 
 import asyncio
 import time
 
 from app import metrics
 from app.errors import Unavailable
-from app.ledger import leases
+from app.ledger import deliveries, leases
 from app.ledger.pool import Database
 from app.ledger.rows import QueueFigures
 
@@ -16,7 +16,7 @@ OTHER_AGENTS = "_other"
 
 
 class QueueGauges:
-    """One per process. Called by ``/metrics``."""
+    """The agents' queues and the outbox. One per process. Called by ``/metrics``."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -30,10 +30,13 @@ class QueueGauges:
                 return
             try:
                 figures = await leases.queue_figures(self._db)
+                due, oldest = await deliveries.figures(self._db)
             except Unavailable:
                 return
             self._read_at = time.monotonic()
             metrics.set_queue_figures(bounded(figures))
+            metrics.DELIVERIES_DUE.set(due)
+            metrics.DELIVERIES_OLDEST.set(oldest)
 
 
 def bounded(figures: list[QueueFigures]) -> list[tuple[str, int, int, float, int]]:

@@ -120,7 +120,9 @@ class Notifier:
             "A2A-Version": "1.0",
             "User-Agent": _USER_AGENT,
             **one.headers,
-            **signing.headers(await self._signing_keys(one.tenant), one.webhook_id, int(self._clock()), one.body.encode()),
+            **signing.headers(
+                await self._signing_keys(one.tenant), one.webhook_id, int(self._clock()), one.body.encode()
+            ),
         }
         if one.scheme:
             headers["Authorization"] = f"{one.scheme} {secret.credentials}".rstrip()

@@ -29,11 +29,14 @@ from app.webhooks.schedule import pause_after
 log = logging.getLogger("waystation.webhooks")
 _random = random.SystemRandom()
 
-AT_ONCE: Final = 64
+AT_ONCE: Final = 128
 PER_DESTINATION: Final = 8
 """A receiver that takes its time holds so many of the places, and leaves the others to all others."""
-HOLD_SECONDS: Final = 2 * TIMEOUT_SECONDS
-"""Long enough to send, and to record the outcome although PostgreSQL was away for a moment."""
+PER_TENANT: Final = 32
+"""A tenant that holds so many gets no more: with any number of slow receivers it never holds half of the places."""
+PAGE: Final = 32
+HOLD_SECONDS: Final = TIMEOUT_SECONDS + 5
+"""Long enough to send, and to record the outcome although PostgreSQL is away for a moment."""
 RECORD_PAUSE_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 3.0
 """How long a stopping process waits for what is under way; the rest is sent again by another when its hold is over."""
@@ -61,6 +64,7 @@ class Sender(Loop):
         self._pause_after = pause
         self._breaker = Breaker(time.monotonic)
         self._in_flight: Counter[str] = Counter()
+        self._tenants: Counter[str] = Counter()
         self._sending: set[asyncio.Task[None]] = set()
         self._draining = False
         self._exit = ExitStack()
@@ -68,21 +72,23 @@ class Sender(Loop):
 
     async def run_once(self) -> bool:
         """Begin to send what is due, as far as there is room; each end of a sending makes room and wakes the loop."""
-        room = AT_ONCE - len(self._sending)
-        if self._draining or room <= 0:
+        limit = min(PAGE, AT_ONCE - len(self._sending))
+        if self._draining or limit <= 0:
             return False
         avoid = self._breaker.paused(self._in_flight)
         probed = dict.fromkeys(self._breaker.probed() - avoid, PER_DESTINATION - 1)
-        for delivery in await deliveries.claim(
+        claimed = await deliveries.claim(
             self._db,
-            limit=room,
+            limit=limit,
             per_destination=PER_DESTINATION,
             busy={**self._in_flight, **probed},
             avoid=avoid,
+            full=[tenant for tenant, count in self._tenants.items() if count >= PER_TENANT],
             hold_seconds=self._hold_seconds,
-        ):
+        )
+        for delivery in claimed:
             self._begin(delivery)
-        return False
+        return len(claimed) == limit
 
     def drain(self) -> None:
         """Take nothing more; what is under way goes on. Idempotent."""
@@ -105,19 +111,24 @@ class Sender(Loop):
             await asyncio.wait(self._sending)
 
     async def _rest(self, seconds: float) -> None:
-        await self._signal.wait(seconds)
+        if seconds:
+            await self._signal.wait(seconds)
+        else:
+            await super()._rest(seconds)
 
     def _begin(self, delivery: Delivery) -> None:
         self._in_flight[delivery.destination] += 1
+        self._tenants[delivery.tenant] += 1
         sending = asyncio.create_task(self._send(delivery), name=f"webhook:{delivery.id}")
         self._sending.add(sending)
-        sending.add_done_callback(lambda _: self._ended(sending, delivery.destination))
+        sending.add_done_callback(lambda _: self._ended(sending, delivery))
 
-    def _ended(self, sending: asyncio.Task[None], destination: str) -> None:
+    def _ended(self, sending: asyncio.Task[None], delivery: Delivery) -> None:
         self._sending.discard(sending)
-        self._in_flight[destination] -= 1
-        if not self._in_flight[destination]:
-            del self._in_flight[destination]
+        for counts, key in ((self._in_flight, delivery.destination), (self._tenants, delivery.tenant)):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
         self._signal.set()
 
     async def _send(self, delivery: Delivery) -> None:

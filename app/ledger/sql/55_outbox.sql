@@ -76,10 +76,11 @@ BEGIN
 END $$;
 
 -- Takes up to p_limit due deliveries, destination by destination, and moves their due_at to the end of the hold: a sender
--- that dies lets go of them by that. p_counts: how many the asker has under way to each destination in p_busy.
+-- that dies lets go of them by that. p_counts: how many the asker has under way to each destination in p_busy. Nothing of
+-- the destinations in p_avoid and of the tenants in p_full.
 -- As lease_claim has it: picked under 'app.dispatch', then written and read with exactly their tenants visible.
 CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_each int, p_busy text[], p_counts int[], p_avoid text[],
-    p_hold double precision)
+    p_full text[], p_hold double precision)
 RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence int, attempt int, url text, scheme text,
   secret bytea, destination text, body text, created_at timestamptz)
 LANGUAGE plpgsql AS $$
@@ -96,7 +97,7 @@ BEGIN
     v_room := greatest(0, least(p_limit - cardinality(v_tasks),
                                 p_each - coalesce(p_counts[array_position(p_busy, v_destination)], 0)));
     FOR d IN SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
-              WHERE s.destination = v_destination AND s.due_at <= v_at
+              WHERE s.destination = v_destination AND s.due_at <= v_at AND NOT s.tenant_id = ANY (p_full)
               ORDER BY s.due_at LIMIT v_room FOR UPDATE SKIP LOCKED LOOP
       v_tenants := v_tenants || d.tenant_id; v_tasks := v_tasks || d.task_id; v_configs := v_configs || d.config_id;
       v_seqs := v_seqs || d.seq;
@@ -127,6 +128,14 @@ BEGIN
     EXIT WHEN NOT FOUND;
     RETURN NEXT;
   END LOOP;
+END $$;
+
+-- How much is due now, and for how many seconds the oldest has been.
+CREATE OR REPLACE FUNCTION deliveries_figures() RETURNS TABLE (due bigint, oldest double precision) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM set_config('app.dispatch', 'on', true);
+  RETURN QUERY SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(d.due_at)), 0)::double precision
+                 FROM deliveries d WHERE d.due_at <= clock_timestamp();
 END $$;
 
 -- Ends a delivery: p_state 'delivered' | 'dead'; the next of its line is due. False when the fence is not the last claim's,
