@@ -15,7 +15,12 @@ from app.operations.cancel_task import cancel_task
 from app.operations.deps import Operations
 from app.operations.get_task import get_task
 from app.operations.list_tasks import list_tasks
-from app.operations.push_configs import not_supported
+from app.operations.push_configs import (
+    create_push_config,
+    delete_push_config,
+    get_push_config,
+    list_push_configs,
+)
 from app.operations.send_message import send_message
 from app.operations.subscribe import TaskStream, send_streaming_message, subscribe_to_task
 from app.protocol import models
@@ -97,7 +102,7 @@ OPERATIONS: Final = (
         models.TaskPushNotificationConfig,
         models.TaskPushNotificationConfig,
         "push:write",
-        not_supported,
+        create_push_config,
         (Route("POST", _CONFIGS),),
     ),
     Operation(
@@ -105,7 +110,7 @@ OPERATIONS: Final = (
         models.GetTaskPushNotificationConfigRequest,
         models.TaskPushNotificationConfig,
         "tasks:read",
-        not_supported,
+        get_push_config,
         (Route("GET", _CONFIGS + "/{id}"),),
     ),
     Operation(
@@ -113,7 +118,7 @@ OPERATIONS: Final = (
         models.ListTaskPushNotificationConfigsRequest,
         models.ListTaskPushNotificationConfigsResponse,
         "tasks:read",
-        not_supported,
+        list_push_configs,
         (Route("GET", _CONFIGS),),
     ),
     Operation(
@@ -121,7 +126,7 @@ OPERATIONS: Final = (
         models.DeleteTaskPushNotificationConfigRequest,
         None,
         "push:write",
-        not_supported,
+        delete_push_config,
         (Route("DELETE", _CONFIGS + "/{id}"),),
     ),
     Operation(

@@ -13,13 +13,13 @@ from app.auth.caller import CallContext
 from app.errors import (
     IdempotencyConflict,
     InvalidParams,
-    PushNotificationNotSupported,
     TaskBusy,
     TaskNotFound,
     UnsupportedOperation,
 )
 from app.ledger import tasks, transitions
 from app.ledger.inputs import Keys
+from app.ledger.push_configs import NewPushConfig, TooManyConfigs
 from app.ledger.rows import (
     Agent,
     AlreadyTerminal,
@@ -36,6 +36,7 @@ from app.operations.answers import Answer, facts_of, parse_task_id, shown
 from app.operations.deps import Operations
 from app.operations.direct_reply import direct_reply
 from app.operations.input_modes import require_input_modes
+from app.operations.push_configs import inline_config, too_many
 from app.operations.sending_options import SendingOptions, parse_options
 from app.protocol.canonical import sha256_of
 from app.protocol.events import RESUME_EXTENSION
@@ -79,18 +80,18 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
     then.
     """
     door.require_send()
-    if request.configuration and request.configuration.task_push_notification_config:
-        raise PushNotificationNotSupported
     if request.message.role is not Role.USER:
         raise InvalidParams("message.role: must be ROLE_USER", violations=[("message.role", "must be ROLE_USER")])
     require_input_modes(door.agent, request.message)
     options = parse_options(request.metadata)
+    configuration = request.configuration or SendMessageConfiguration()
+    config = await inline_config(ops, ctx, door, configuration.task_push_notification_config)
     body, keys = await offload.run(ctx.body_bytes, lambda: _printed(ctx, door.agent, request.message))
     with metrics.timed(metrics.SUBMIT_SECONDS):
         if request.message.task_id:
-            sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options)
+            sent = await _send(ops, ctx, door.agent_id, request.message, body, keys, options, config)
         else:
-            sent = await _submit(ops, ctx, door.agent, request.message, body, keys, options)
+            sent = await _submit(ops, ctx, door.agent, request.message, body, keys, options, config)
     if not sent.replayed:
         ops.wakeups.bump(task_key(ctx.caller.tenant, sent.task_id))
         ops.wakeups.bump(queue_key(door.agent_id))
@@ -134,6 +135,7 @@ async def _submit(
     body: str,
     keys: Keys,
     options: SendingOptions,
+    config: NewPushConfig | None,
 ) -> Sent:
     outcome = await transitions.submit(
         ops.db,
@@ -144,6 +146,7 @@ async def _submit(
         message=body,
         keys=keys,
         settings=options.for_new_task(agent),
+        push_config=config,
     )
     match outcome:
         case Sent():
@@ -164,6 +167,7 @@ async def _send(
     body: str,
     keys: Keys,
     options: SendingOptions,
+    config: NewPushConfig | None,
 ) -> Sent:
     options.refuse_on_follow_up()
     task_id = parse_task_id(message.task_id)
@@ -179,6 +183,7 @@ async def _send(
         message=body,
         keys=keys,
         on_busy=options.on_busy,
+        push_config=config,
     )
     match outcome:
         case Sent():
@@ -192,6 +197,8 @@ async def _send(
             raise InvalidParams(f"message.contextId: {text}", violations=[("message.contextId", text)])
         case Busy():
             raise TaskBusy
+        case TooManyConfigs():
+            raise too_many()
         case AlreadyTerminal():
             raise UnsupportedOperation(
                 "The task is in a terminal state; send a new one with the same contextId and referenceTaskIds",
