@@ -63,7 +63,10 @@ def grpc_broker(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[BrokerProcess]:
-    """Shared by the tests of a module; ``BROKER_ENVIRONMENT`` of the module is added to its settings."""
+    """Shared by the tests of a module; ``BROKER_ENVIRONMENT`` of the module is added to its settings.
+
+    None of them may make it log an error.
+    """
     name = run_sync(postgres_server.create_database(template_database))
     log: Path = tmp_path_factory.mktemp("broker") / "broker.log"
     environment = {"WAYSTATION_GRPC_PORT": str(free_port())} | getattr(request.module, "BROKER_ENVIRONMENT", {})
@@ -72,6 +75,7 @@ def grpc_broker(
     yield process
     process.close()
     print(process.output())
+    assert '"level": "error"' not in process.output()
     run_sync(postgres_server.drop_database(name))
 
 
