@@ -4,14 +4,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from pydantic import SecretStr
-from starlette.requests import Request
 
-from app.settings import Settings
-from app.transports.urls import base_url
 from tests.contract.conftest import Agent
 from tests.support.broker import BrokerProcess
-from tests.support.tokens import DEV_SECRET, bearer, mint
+from tests.support.tokens import bearer, mint
 
 BROKER_ENVIRONMENT = {"WAYSTATION_DEFAULT_AGENT": "front-desk", "WAYSTATION_TRUSTED_PROXIES": "10.0.0.0/8, 127.0.0.2"}
 CARD = "/.well-known/agent-card.json"
@@ -28,8 +24,9 @@ def http(shared_broker: BrokerProcess) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_private_card_needs_a_token_and_equals_an_unknown_one(agent: Agent, http: httpx.Client) -> None:
-    paths = [f"/agents/{agent.id}{CARD}", f"/agents/unknown{CARD}"]
+@pytest.mark.parametrize("name", ["agent-card.json", "agent.json"])
+def test_a_private_card_needs_a_token_and_equals_an_unknown_one(agent: Agent, http: httpx.Client, name: str) -> None:
+    paths = [f"/agents/{id}/.well-known/{name}" for id in (agent.id, "unknown")]
     without = [http.get(path) for path in paths]
     assert [answer.status_code for answer in without] == [401, 401]
     assert without[0].content == without[1].content
@@ -69,6 +66,19 @@ def test_the_card_lists_the_doors_it_stands_at(agent: Agent, http: httpx.Client)
     assert card["capabilities"]["extensions"][0]["uri"] == "https://waystation.dev/ext/resume/v1"
 
 
+def test_older_clients_find_their_fields_in_agent_json(agent: Agent, http: httpx.Client) -> None:
+    """A2A clients from before 1.0 take ``url`` for the JSON-RPC endpoint; those of /tasks use their own base URL."""
+    agent.register(visibility="shared", sharedWith=["*"])
+    card = http.get(f"/agents/{agent.id}{CARD}").json()
+    answer = http.get(f"/agents/{agent.id}/.well-known/agent.json")
+    assert answer.headers["cache-control"] == "public, max-age=3600"
+    older = answer.json()
+    assert older["url"] == card["url"] == f"{str(http.base_url).rstrip('/')}/agents/{agent.id}/rpc"
+    assert (older["id"], older["authentication"]) == (agent.id, {"schemes": ["bearer", "api-key"]})
+    assert older["capabilities"].pop("stateTransitionHistory") is True
+    assert {name: older[name] for name in card} == card
+
+
 def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx.Client) -> None:
     agent.register(visibility="shared", sharedWith=["*"])
     path = f"/agents/{agent.id}{CARD}"
@@ -92,6 +102,17 @@ def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx
     assert http.head(path).headers["etag"] == tag
 
 
+def test_a2a_js_435_the_etag_follows_the_card(agent: Agent, http: httpx.Client) -> None:
+    agent.register(visibility="shared", sharedWith=["*"])
+    path = f"/agents/{agent.id}{CARD}"
+    first = http.get(path)
+    assert first.headers["vary"] == "Authorization, Host, X-Forwarded-Host, X-Forwarded-Proto"
+    assert http.get(path, headers={"Host": "other.example"}).headers["etag"] != first.headers["etag"]
+    agent.register(visibility="shared", sharedWith=["*"], extendedCard=agent.broker.register_agent(agent.id)["card"])
+    changed = http.get(path, headers={"If-None-Match": first.headers["etag"]})
+    assert (changed.status_code, changed.json()["capabilities"]["extendedAgentCard"]) == (200, True)
+
+
 def test_the_default_agent_is_at_the_root_too(shared_broker: BrokerProcess, http: httpx.Client) -> None:
     for path in (CARD, "/.well-known/agent.json"):
         assert http.get(path).status_code == 401, "not registered yet: as for an unknown agent"
@@ -105,34 +126,3 @@ def test_the_default_agent_is_at_the_root_too(shared_broker: BrokerProcess, http
         assert http.post(path, json=envelope, headers=headers).json()["result"]["tasks"] == []
     assert http.get("/a2a/tasks", headers=headers).json()["tasks"] == []
     assert http.get("/a2a/front-desk/tasks", headers=headers).json()["tasks"] == []
-
-
-def test_agentgateway_1031_forwarded_headers_are_believed_from_trusted_peers_only(
-    agent: Agent, shared_broker: BrokerProcess
-) -> None:
-    agent.register(visibility="shared", sharedWith=["*"])
-    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "broker.example.org"}
-    for peer, expected in (
-        ("127.0.0.1", f"{shared_broker.base_url}/agents/{agent.id}/rpc"),
-        ("127.0.0.2", f"https://broker.example.org/agents/{agent.id}/rpc"),
-    ):
-        transport = httpx.HTTPTransport(local_address=peer)
-        with httpx.Client(transport=transport, base_url=shared_broker.base_url) as client:
-            card = client.get(f"/agents/{agent.id}{CARD}", headers=forwarded).json()
-        assert card["supportedInterfaces"][0]["url"] == expected
-
-
-@pytest.mark.parametrize("host", ['x"y<z>', "a b", "", "evil.example/path", "user@host", "h" * 254, "[::1", "h:123456"])
-def test_a_host_that_is_no_host_is_not_repeated(host: str) -> None:
-    settings = Settings(auth_mode="dev", dev_secret=SecretStr(DEV_SECRET))
-    scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 8080), "headers": [(b"host", host.encode())]}
-    assert base_url(settings, Request(scope)) == "http://127.0.0.1:8080"
-
-
-@pytest.mark.parametrize("host", ["a.example", "a.example:8443", "[::1]:8080", "127.0.0.1"])
-def test_a_host_is_repeated(host: str) -> None:
-    settings = Settings(auth_mode="dev", dev_secret=SecretStr(DEV_SECRET))
-    scope = {"type": "http", "scheme": "https", "headers": [(b"host", host.encode())]}
-    assert base_url(settings, Request(scope)) == f"https://{host}"
-    public = settings.model_copy(update={"public_url": "https://public.example/"})
-    assert base_url(public, Request(scope)) == "https://public.example"
