@@ -1,15 +1,11 @@
 // An older A2A client as legacy-tasks.md describes it: plain http, no dependencies, naive in every way named there.
-//
-//   node client.mjs BASE_URL [--token T] discover | submit JSON | status ID | cancel ID | stream ID [EVENTS]
-//
-// prints one line of JSON per answer or event, and {"error": text} when the client throws. `stream` ends with the
-// response, or after EVENTS events.
 import http from 'node:http';
 import https from 'node:https';
+import readline from 'node:readline';
 
 const MAX_BYTES = 10 * 1024 * 1024;
 
-export class LegacyClient {
+class LegacyClient {
   constructor(baseUrl, { token } = {}) {
     this.base = new URL(baseUrl);
     this.token = token;
@@ -75,7 +71,7 @@ export class LegacyClient {
               if (line.startsWith('event: ')) event = line.slice(7);
               if (line.startsWith('data: ')) data = line.slice(6); // of several the last
             }
-            if (data && onEvent(event, JSON.parse(data)) === false) { request.destroy(); resolve(); }
+            if (data) onEvent(event, JSON.parse(data));
           }
         });
         response.on('end', resolve);
@@ -87,23 +83,19 @@ export class LegacyClient {
   }
 }
 
-const show = (value) => process.stdout.write(JSON.stringify(value) + '\n');
+// The program: one line of JSON per call on stdin, {id, base, token?, method, argument?}; any number of calls at once.
+// Lines on stdout: {id, answer}, {id, error} with the text that was thrown, {id, event, data} and {id, end: true} of a stream.
+const show = (line) => process.stdout.write(JSON.stringify(line) + '\n');
 
-async function main([base, ...rest]) {
-  const token = rest[0] === '--token' ? rest.splice(0, 2)[1] : undefined;
-  const [command, argument, count] = rest;
-  const client = new LegacyClient(base, { token });
-  switch (command) {
-    case 'discover': return show(await client.discover());
-    case 'submit': return show(await client.submitTask(JSON.parse(argument)));
-    case 'status': return show(await client.getTaskStatus(argument));
-    case 'cancel': return show(await client.cancelTask(argument));
-    case 'stream': {
-      let left = Number(count ?? Infinity);
-      return client.streamTask(argument, (event, data) => { show({ event, data }); return --left > 0; });
-    }
-    default: throw new Error(`unknown command ${command}`);
+async function run({ id, base, token, method, argument }) {
+  try {
+    const client = new LegacyClient(base, { token });
+    if (method !== 'streamTask') return show({ id, answer: await client[method](argument) });
+    await client.streamTask(argument, (event, data) => show({ id, event, data }));
+    return show({ id, end: true });
+  } catch (error) {
+    return show({ id, error: error.message });
   }
 }
 
-main(process.argv.slice(2)).catch((error) => show({ error: error.message }));
+readline.createInterface({ input: process.stdin, crlfDelay: Infinity }).on('line', (line) => run(JSON.parse(line)));

@@ -19,75 +19,101 @@ PROGRAM = Path(__file__).with_name("client.mjs")
 SECONDS = 30
 
 
-class NodeClient:
-    """The Node program, one process per call. Without ``token`` it sends none."""
-
-    def __init__(self, base_url: str, token: str | None = None) -> None:
-        self.base_url = base_url
-        self._token = ["--token", token] if token else []
-
-    async def discover(self) -> Json:
-        return await self._one("discover")
-
-    async def submit(self, skill: str = "test", **fields: Any) -> Json:
-        return await self._one("submit", json.dumps({"skill": skill} | fields))
-
-    async def status(self, task_id: str) -> Json:
-        return await self._one("status", task_id)
-
-    async def cancel(self, task_id: str) -> Json:
-        return await self._one("cancel", task_id)
-
-    async def events(self, task_id: str) -> list[Event]:
-        """The whole stream, up to its end."""
-        async with self.stream(task_id) as stream:
-            return await stream.rest()
-
-    def stream(self, task_id: str) -> "NodeStream":
-        return NodeStream([self.base_url, *self._token, "stream", task_id])
-
-    async def _one(self, *arguments: str) -> Json:
-        async with NodeStream([self.base_url, *self._token, *arguments]) as answers:
-            (answer,) = await answers.lines()
-        return answer
-
-
-class NodeStream:
-    """A running program, its output line by line. Use as an async context manager."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        self._arguments = arguments
+class NodeProgram:
+    """The Node client as a program: one process for all calls of a test. Use as an async context manager."""
 
     async def __aenter__(self) -> Self:
+        self._lines: dict[int, asyncio.Queue[Json]] = {}
         self._process = await asyncio.create_subprocess_exec(
-            "node", str(PROGRAM), *self._arguments, stdout=asyncio.subprocess.PIPE, limit=2**26
+            "node", str(PROGRAM), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=2**26
         )
+        self._reading = asyncio.create_task(self._read())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+        await self._reading
+
+    def call(self, **call: Any) -> asyncio.Queue[Json]:
+        """Make a call; its lines come in the queue."""
+        number = len(self._lines)
+        self._lines[number] = asyncio.Queue()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"id": number} | call).encode() + b"\n")
+        return self._lines[number]
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for raw in self._process.stdout:
+            line = json.loads(raw)
+            self._lines[line.pop("id")].put_nowait(line)
+
+
+class NodeClient:
+    """One of the program's clients. Without ``token`` it sends none."""
+
+    def __init__(self, program: NodeProgram, base_url: str, token: str | None = None) -> None:
+        self._program = program
+        self._client = {"base": base_url} | ({"token": token} if token else {})
+
+    async def discover(self) -> Json:
+        return await self._answer("discover")
+
+    async def submit(self, skill: Any = "test", **fields: Any) -> Json:
+        return await self._answer("submitTask", {"skill": skill} | fields)
+
+    async def status(self, task_id: str) -> Json:
+        return await self._answer("getTaskStatus", task_id)
+
+    async def cancel(self, task_id: str) -> Json:
+        return await self._answer("cancelTask", task_id)
+
+    def stream(self, task_id: str) -> "NodeStream":
+        return NodeStream(self._program.call(**self._client, method="streamTask", argument=task_id))
+
+    async def events(self, task_id: str) -> list[Event]:
+        """The whole stream, up to its end."""
+        return await self.stream(task_id).rest()
+
+    async def _answer(self, method: str, argument: Any = None) -> Json:
+        """The answer, or ``{"error": text}`` when the client threw."""
+        queue = self._program.call(**self._client, method=method, argument=argument)
+        async with asyncio.timeout(SECONDS):
+            line = await queue.get()
+        return line.get("answer", line)
+
+
+class NodeStream:
+    """An open stream of the program's."""
+
+    def __init__(self, lines: asyncio.Queue[Json]) -> None:
+        self._lines = lines
 
     async def next(self) -> Event:
         """The next event, which must come."""
-        assert self._process.stdout is not None
-        async with asyncio.timeout(SECONDS):
-            return _event(json.loads(await self._process.stdout.readline()))
+        line = await self._line()
+        assert "event" in line, line
+        return line["event"], line["data"]
 
     async def rest(self) -> list[Event]:
         """All events up to the end; a client that threw fails the test."""
-        return [_event(line) for line in await self.lines()]
+        events: list[Event] = []
+        while "event" in (line := await self._line()):
+            events.append((line["event"], line["data"]))
+        assert line == {"end": True}
+        return events
 
-    async def lines(self) -> list[Json]:
-        assert self._process.stdout is not None
+    async def error(self) -> str:
+        """What the client threw, perhaps after some events."""
+        while "event" in (line := await self._line()):
+            pass
+        return line["error"]
+
+    async def _line(self) -> Json:
         async with asyncio.timeout(SECONDS):
-            return [json.loads(line) for line in (await self._process.stdout.read()).splitlines()]
-
-
-def _event(line: Json) -> Event:
-    assert "error" not in line, line
-    return line["event"], line["data"]
+            return await self._lines.get()
 
 
 def legacy_stream(
