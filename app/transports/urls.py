@@ -36,21 +36,15 @@ def base_url(settings: Settings, request: Request) -> str:
 
 def site(gateway: Gateway, request: Request, agent_id: str) -> Site:
     """Where the client of an HTTP ``request`` reaches the service and the agent; agent "" is the one at the root."""
-    service = base_url(gateway.settings, request)
-    return Site(service, _agent_url(service, agent_id), _grpc_url(gateway, service.partition("://")[2]))
+    return _site(gateway, base_url(gateway.settings, request), agent_id)
 
 
-def grpc_site(gateway: Gateway, authority: str, agent_id: str) -> Site:
-    """Where the client of a gRPC call to ``authority`` (host:port) reaches them.
-
-    Without PUBLIC_URL the HTTP doors are taken to be on the same host, on this process's own port.
-    """
+def grpc_site(gateway: Gateway, agent_id: str) -> Site:
+    """Where a client of the gRPC door reaches them: PUBLIC_URL, else the address that this process listens on, for
+    grpc.aio does not tell which authority was asked for."""
     settings = gateway.settings
-    match = _HOST.fullmatch(authority)
-    host = match[1] if match else _bracketed(settings.host)
-    service = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
-    with_port = settings.public_grpc_url or (authority if match and authority != host else "")
-    return Site(service, _agent_url(service, agent_id), with_port or f"{host}:{gateway.grpc_port}")
+    public = (settings.public_url or "").rstrip("/")
+    return _site(gateway, public or f"http://{_bracketed(settings.host)}:{settings.port}", agent_id)
 
 
 def resource_metadata_url(settings: Settings, request: Request) -> str:
@@ -58,17 +52,14 @@ def resource_metadata_url(settings: Settings, request: Request) -> str:
     return base_url(settings, request) + "/.well-known/oauth-protected-resource"
 
 
-def _agent_url(service: str, agent_id: str) -> str:
-    return f"{service}/agents/{agent_id}" if agent_id else service
-
-
-def _grpc_url(gateway: Gateway, host: str) -> str:
-    """PUBLIC_GRPC_URL, else ``host`` (its port does not count) with the gRPC door's port; "" without that door."""
+def _site(gateway: Gateway, service: str, agent_id: str) -> Site:
+    """The gRPC door is at PUBLIC_GRPC_URL, else on the same host at its own port."""
+    agent = f"{service}/agents/{agent_id}" if agent_id else service
     if gateway.grpc_port is None:
-        return ""
-    match = _HOST.match(host)
-    name = match[1] if match else _bracketed(gateway.settings.host)
-    return gateway.settings.public_grpc_url or f"{name}:{gateway.grpc_port}"
+        return Site(service, agent)
+    match = _HOST.match(service.partition("://")[2])
+    host = match[1] if match else _bracketed(gateway.settings.host)
+    return Site(service, agent, gateway.settings.public_grpc_url or f"{host}:{gateway.grpc_port}")
 
 
 def _bracketed(address: str) -> str:

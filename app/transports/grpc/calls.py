@@ -68,8 +68,7 @@ class GrpcCall:
         return self.left
 
     def site(self) -> Site:
-        """grpc.aio does not tell which authority was asked for: without PUBLIC_URL it is the address listened on."""
-        return grpc_site(self.gateway, "", self.agent_id)
+        return grpc_site(self.gateway, self.agent_id)
 
     async def _message(self) -> bytes:
         """The one message; one that is larger than MAX_BODY_BYTES has been refused by gRPC itself."""
