@@ -73,8 +73,8 @@ class _ExtensionRequired(ExtensionSupportRequired):
 async def jsonrpc(call: Call, door: AgentDoor, name: str, params: Json, request_id: RequestId) -> Response:
     """The answer to a request for method ``name`` of 0.3. Raises what the JSON-RPC door shows.
 
-    The official 0.3 clients read an error of a streaming method from an event only: a client that takes nothing but
-    an event stream gets the error as its one event.
+    The official 0.3 clients read the error of a streaming method from an event only: a client that asks for an event
+    stream, and not for JSON, gets the error as its one event.
     """
     method = METHODS[name]
     if name == _GET_CONFIG and not requests.names_config(params):
@@ -84,8 +84,9 @@ async def jsonrpc(call: Call, door: AgentDoor, name: str, params: Json, request_
         ctx = replace(context(call, door), resume_after=cursor_in(params))
         return await answer(call, ctx, door, method, params, Spelling.JSON, result_of(request_id))
     except WaystationError as error:
-        only_events = method.operation.streaming and call.request.headers.get("accept") == EVENT_STREAM
-        if not only_events or errors.is_http_level(error):
+        asked = ",".join(call.request.headers.getlist("accept"))  # the Python SDK sends two
+        wants_event = method.operation.streaming and EVENT_STREAM in asked and "json" not in asked
+        if not wants_event or errors.is_http_level(error):
             raise
         body = strict_json.dumps(errors.jsonrpc_body(error, request_id))
         return Response(frame(body), 200, HEADERS, EVENT_STREAM)

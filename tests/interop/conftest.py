@@ -16,7 +16,12 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.interop.environments import EnvironmentMissingError, node_client, python_client
+from tests.interop.environments import (
+    EnvironmentMissingError,
+    node_client,
+    python_client,
+    python_environment,
+)
 from tests.interop.programs import Client, ClientProgram
 from tests.support.broker import BrokerProcess
 from tests.support.postgres import SharedPostgres, run_sync
@@ -31,6 +36,15 @@ COMMANDS: dict[str, Callable[[], list[str]]] = {
     "js-1.3.0": node_client,
 }
 CLIENTS = [(program, binding) for program in COMMANDS for binding in ("JSONRPC", "HTTP+JSON")]
+V0_3 = Path(__file__).parent / "v0_3" / "clients"
+V0_3_COMMANDS: dict[str, Callable[[], list[str]]] = {
+    "python-0.3.26": lambda: [
+        str(python_environment("python-0.3.26", V0_3 / "requirements.txt")),
+        str(V0_3 / "python_client.py"),
+    ],
+    "js-0.3.14": lambda: node_client(V0_3),
+}
+"""Clients of A2A 0.3, for the tests in ``v0_3``."""
 MakeClient = Callable[[str, str], Client]
 
 
@@ -61,7 +75,7 @@ def programs() -> Iterator[Callable[[str], ClientProgram]]:
     def program(name: str) -> ClientProgram:
         if name not in started:
             try:
-                started[name] = ClientProgram(COMMANDS[name]())
+                started[name] = ClientProgram((COMMANDS | V0_3_COMMANDS)[name]())
             except EnvironmentMissingError as missing:
                 if os.environ.get("CI") == "true":
                     pytest.fail(f"{name}: {missing}")

@@ -48,8 +48,9 @@ def python_environment(name: str, requirements: Path) -> Path:
     return python
 
 
-def node_client() -> list[str]:
-    """The command of the JavaScript client program on the ``@a2a-js/sdk`` that ``clients/package-lock.json`` pins.
+def node_client(programs: Path = CLIENTS) -> list[str]:
+    """The command of the JavaScript client program ``node_client.mjs`` in ``programs``, on the ``@a2a-js/sdk`` that the
+    ``package-lock.json`` beside it pins.
 
     Raises EnvironmentMissingError without Node.js 20 or newer, or when the packages cannot be installed.
     """
@@ -59,7 +60,7 @@ def node_client() -> list[str]:
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").split(".")[0]) < 20:
         raise EnvironmentMissingError(f"@a2a-js/sdk needs Node.js 20 or newer, found {version}")
-    files = [CLIENTS / "package.json", CLIENTS / "package-lock.json", CLIENTS / "node_client.mjs"]
+    files = [programs / name for name in ("package.json", "package-lock.json", "node_client.mjs")]
     with _folder("node", files) as (folder, ready):
         if not ready:
             folder.mkdir()
