@@ -210,7 +210,7 @@ class Database:
             yield
         finally:
             connection.remove_log_listener(listen)
-            if DELIVERIES_DUE in heard:
+            if any(DELIVERIES_DUE in text for text in heard):
                 self.on_deliveries()
         if any(SYNC_CANCELED in text for text in heard):
             raise unavailable()
