@@ -3,6 +3,7 @@
 import base64
 import copy
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from jwt import PyJWK
 
 from tests.contract.conftest import Agent
-from tests.support.broker import BrokerProcess, register_agent
+from tests.support.broker import ROOT, BrokerProcess, register_agent
 from tests.support.tokens import mint
 
 CARD = "/.well-known/agent-card.json"
@@ -59,6 +60,15 @@ async def test_the_official_client_verifies_the_card_it_fetches(agent: Agent) ->
         for path in (None, ".well-known/agent.json"):
             card = await resolver.get_agent_card(path, signature_verifier=verify)
             assert card.name == agent.id
+
+
+async def test_the_documentations_verification_works(agent: Agent) -> None:
+    agent.register(**SHARED)
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/cards.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    card = await names["verified_card"](agent.broker.base_url, agent.id)
+    assert card.name == agent.id
 
 
 def test_a_changed_card_does_not_verify(agent: Agent, http: httpx.Client) -> None:
@@ -114,11 +124,3 @@ def test_replicas_serve_equal_bytes_and_a_key_is_rotated_without_a_gap(
     for answer in answers:
         for jwks in keys.values():
             verifier(jwks, f"https://broker.example{JWKS}")(parse_agent_card(answer.json()))
-
-
-async def test_an_extended_card_is_signed_too(agent: Agent) -> None:
-    card = agent.broker.register_agent(agent.id)["card"]
-    agent.register(extendedCard={**card, "description": "More for those who are known."})
-    door = agent.door()
-    extended = await door.call("GetExtendedAgentCard", {})
-    verifier((await door.http.get(JWKS)).json())(parse_agent_card(extended))

@@ -4,13 +4,30 @@ from typing import Any
 
 import httpx
 import pytest
+from a2a.client.card_resolver import parse_agent_card
 
 from tests.contract.conftest import Agent
 from tests.contract.doors import DoorError, say
+from tests.contract.every_door import DOORS
+from tests.contract.test_card_signatures import verifier
+from tests.support.broker import free_port
 from tests.support.tokens import bearer, mint
 
+BROKER_ENVIRONMENT = {"WAYSTATION_GRPC_PORT": str(free_port())}
 CARD = "/.well-known/agent-card.json"
+JWKS = "/.well-known/jwks.json"
 SECRET = "only for those who are known"
+
+
+@pytest.fixture(params=[name for name in DOORS if name != "legacy"])
+def door_name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def fetch(agent: Agent, path: str) -> dict[str, Any]:
+    """A document of the broker, for an owner of the agent."""
+    async with httpx.AsyncClient(base_url=agent.broker.base_url, trust_env=False, headers=bearer(mint("a"))) as client:
+        return (await client.get(path)).json()
 
 
 def extended(agent: Agent, **fields: Any) -> dict[str, Any]:
@@ -27,16 +44,34 @@ async def refusal(agent: Agent, **claims: Any) -> str:
 
 async def test_the_extended_card_has_the_doors_of_the_public_one_and_declares_itself(agent: Agent) -> None:
     agent.register(extendedCard=extended(agent), visibility="shared", sharedWith=["b"])
-    door = agent.door()
-    card = await door.call("GetExtendedAgentCard", {})
-    public = (await door.http.get(f"/agents/{agent.id}{CARD}")).json()
+    card = await agent.door().call("GetExtendedAgentCard", {})
+    public = await fetch(agent, f"/agents/{agent.id}{CARD}")
     assert (card["description"], [skill["id"] for skill in card["skills"]]) == (SECRET, ["test", "hidden"])
-    for name in ("supportedInterfaces", "securityRequirements", "capabilities"):
-        assert card[name] == public[name], name
+    assert card["supportedInterfaces"] == public["supportedInterfaces"]
+    assert [door["protocolBinding"] for door in card["supportedInterfaces"]] == [
+        "JSONRPC",
+        "HTTP+JSON",
+        "GRPC",
+        "JSONRPC",
+        "HTTP+JSON",
+    ]
+    assert card["supportedInterfaces"][2] == {
+        "url": agent.broker.grpc_target,
+        "protocolBinding": "GRPC",
+        "protocolVersion": "1.0",
+        "tenant": agent.id,
+    }
+    assert card["capabilities"]["extendedAgentCard"] is True
     assert public["capabilities"]["extendedAgentCard"] is True
     assert public["supportsAuthenticatedExtendedCard"] is True
     assert SECRET not in str(public)
     assert (await agent.door("b").call("GetExtendedAgentCard", {}))["description"] == SECRET
+
+
+async def test_the_extended_card_is_signed_at_every_door(agent: Agent) -> None:
+    agent.register(extendedCard=extended(agent))
+    card = await agent.door().call("GetExtendedAgentCard", {})
+    verifier(await fetch(agent, JWKS), f"{agent.broker.base_url}{JWKS}")(parse_agent_card(card))
 
 
 async def test_only_readers_that_may_see_the_agent_get_it(agent: Agent) -> None:
@@ -60,7 +95,7 @@ async def test_not_declared_is_unsupported_and_declared_but_absent_is_not_config
     for declared, reason in ((False, "UNSUPPORTED_OPERATION"), (True, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")):
         agent.register(card={**card, "capabilities": {"extendedAgentCard": declared}})
         assert await refusal(agent) == reason
-        shown = (await agent.door().http.get(f"/agents/{agent.id}{CARD}")).json()
+        shown = await fetch(agent, f"/agents/{agent.id}{CARD}")
         assert shown["capabilities"]["extendedAgentCard"] is declared
 
 
