@@ -73,7 +73,7 @@ async def submit(call: Call) -> Response:
 async def show(call: Call) -> Response:
     """The task as it is."""
     door = await enter(call)
-    answer = await get_task(call.gateway.operations, call.ctx, door, GetTaskRequest(id=call.path("id")))
+    answer = await get_task(call.gateway.operations, call.ctx, door, GetTaskRequest(id=_task_id(call)))
     return await _answer(call, answer.body)
 
 
@@ -81,7 +81,7 @@ async def cancel(call: Call) -> Response:
     """The canceled task; 409 when it has ended before. A body may come, and says nothing."""
     door = await enter(call)
     await call.body()
-    request = CancelTaskRequest(id=call.path("id"))
+    request = CancelTaskRequest(id=_task_id(call))
     try:
         answer = await cancel_task(call.gateway.operations, call.ctx, door, request)
     except TaskNotCancelable as error:
@@ -97,7 +97,7 @@ async def stream(call: Call) -> Response:
     """
     door = await enter(call)
     require_streaming(door.agent)
-    ops, caller, task_id = call.gateway.operations, call.caller, call.path("id")
+    ops, caller, task_id = call.gateway.operations, call.caller, _task_id(call)
     cursor = latest(call.ctx.last_event_id)
     await load_of_agent(ops, caller.tenant, door.agent_id, task_id)
     call.on_close(call.gateway.streams.take(caller).release)
@@ -118,6 +118,11 @@ async def stream(call: Call) -> Response:
         )
 
     return stream_response(call, log, show_event)
+
+
+def _task_id(call: Call) -> str:
+    """Raises InvalidParams, as all doors do, for what is longer than any id."""
+    return parse(GetTaskRequest, {"id": call.path("id")}).id
 
 
 def _seen(log: EventStream, cursor: Cursor | None) -> int:
