@@ -5,6 +5,7 @@ Ids and times differ from run to run, so the words have states, texts and names 
 
 import base64
 import json
+from typing import Any
 
 from tests.contract.doors import Json, state
 
@@ -24,7 +25,7 @@ def of_answer(operation: str, answer: Json) -> list[str]:
         case "DeleteTaskPushNotificationConfig":
             return ["done"]
         case "ListTaskPushNotificationConfigs":
-            return list(map(_of_config, answer["configs"]))
+            return list(map(_of_config, answer.get("configs", [])))
         case _:
             return [_of_config(answer)]
 
@@ -51,7 +52,8 @@ def of_task(task: Json) -> str:
 
 def of_parts(holder: Json) -> str:
     """The contents of a message or an artifact, one after the other."""
-    return " ".join(map(_of_part, holder["parts"]))
+    sign = "" if all("text" in part and "mediaType" not in part for part in holder["parts"]) else " "
+    return sign.join(map(_of_part, holder["parts"]))
 
 
 def _of_part(part: Json) -> str:
@@ -59,10 +61,19 @@ def _of_part(part: Json) -> str:
     if "text" in part:
         return part["text"] + named
     if "data" in part:
-        return json.dumps(part["data"], sort_keys=True) + named
+        return json.dumps(_whole(part["data"]), sort_keys=True) + named
     if "url" in part:
         return f"<{part['url']}>{named}"
     return f"{base64.b64decode(part['raw'])!r}{named}"
+
+
+def _whole(value: Any) -> Any:
+    """1.0 is 1: protobuf's JSON values know no integers."""
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _said(holder: Json) -> str:

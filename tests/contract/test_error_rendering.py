@@ -1,6 +1,8 @@
 """The one renderer (transports/errors.py): the table whole, and that unknown errors tell nothing."""
 
+import asyncio
 import inspect
+from collections.abc import AsyncIterator
 from typing import cast
 
 import httpx
@@ -52,6 +54,10 @@ async def explode(_: Call) -> Response:
     raise RuntimeError("postgresql://user:secret@db/x")
 
 
+async def read(call: Call) -> Response:
+    return Response(await call.body())
+
+
 async def refuse(_: Call) -> Response:
     raise errors.Unavailable(retry_after=1.2)
 
@@ -67,6 +73,7 @@ def application() -> FastAPI:
             Endpoint("GET", "/explode", OPEN, explode, "x", "x"),
             Endpoint("POST", "/explode", OPEN, explode, "x", "x", door=Door.JSONRPC),
             Endpoint("GET", "/refuse", OPEN, refuse, "x", "x"),
+            Endpoint("POST", "/read", OPEN, read, "x", "x"),
         ],
     )
     app.router.default = UnknownPath(gateway)
@@ -92,3 +99,17 @@ async def test_retry_after_is_whole_seconds_rounded_up() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
         answer = await client.get("/refuse")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+
+
+async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.transports.call_context.BODY_SECONDS", 0.05)
+
+    async def half_a_body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    transport = httpx.ASGITransport(application())
+    async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
+        answer = await client.post("/read", content=half_a_body())
+    assert (answer.status_code, answer.json()["error"]["details"][0]["reason"]) == (408, "REQUEST_TIMEOUT")
+    assert answer.headers["connection"] == "close"

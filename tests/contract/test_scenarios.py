@@ -10,10 +10,14 @@ from tests.contract.conftest import Agent
 from tests.contract.doors import Door, DoorError
 from tests.contract.every_door import DOORS
 from tests.contract.scenarios import Scenario
+from tests.contract.scenarios.limits import why_not
 from tests.contract.scenarios.table import TABLE
 from tests.contract.scenarios.worlds import STREAMS_PER_SUBJECT, World
+from tests.support.broker import free_port
 
 BROKER_ENVIRONMENT = {
+    "WAYSTATION_GRPC_PORT": str(free_port()),
+    "WAYSTATION_EGRESS_ALLOW_CIDRS": "127.0.0.1/32",
     "WAYSTATION_MAX_STREAMS_PER_SUBJECT": str(STREAMS_PER_SUBJECT),
     "WAYSTATION_BLOCKING_WAIT_SECONDS": "20",
 }
@@ -22,7 +26,7 @@ ROWS = [
     pytest.param(row, door, id=f"{row.operation} {row.name} [{door}]")
     for row in TABLE
     for door in DOORS
-    if door not in row.not_at
+    if why_not(row, door) is None
 ]
 
 

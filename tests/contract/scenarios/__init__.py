@@ -25,8 +25,7 @@ class Scenario:
     """One row. ``means``: the answer's words, or an error's reason.
 
     ``meanwhile`` is done while the call waits for its answer, or a stream stays open. ``headers`` are sent as headers
-    or gRPC metadata (``_`` for ``-``); ``claims`` are of the caller's token. ``not_at``: which doors cannot say this,
-    and why.
+    or gRPC metadata (``_`` for ``-``); ``claims`` are of the caller's token.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Scenario:
     meanwhile: Deed = idle
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    not_at: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def reason(self) -> str | None:

@@ -6,7 +6,7 @@ from tests.contract.scenarios.worlds import World
 
 NOW = {"configuration": {"returnImmediately": True}}
 LOOKUP = ("WORKING", "WORKING: counting", "stock = A:", "stock += 3 (last)", "COMPLETED: done")
-DONE = "task COMPLETED: done; asked go; said counting; stock = A: 3"
+DONE = "task COMPLETED: done; asked go; said counting; stock = A:3"
 
 
 def message(world: World) -> Json:
@@ -31,11 +31,16 @@ def same_id_other_text(world: World) -> Json:
 
 def every_part(world: World) -> Json:
     parts = [
-        {"text": "go", "mediaType": "text/plain"},
-        {"data": {"a": [1, None, {"b": "ü"}]}, "mediaType": "application/json"},
+        {"text": "go"},
+        {"data": {"a": [1, None, {"b": "ü"}]}},
         {"url": "https://example.org/a.png", "mediaType": "image/png", "filename": "a.png"},
         {"raw": "AAEC", "mediaType": "application/octet-stream"},
     ]
+    return {"message": world.message | {"parts": parts}} | NOW
+
+
+def typed_parts(world: World) -> Json:
+    parts = [{"text": "go", "mediaType": "text/plain"}, {"data": [True], "mediaType": "application/json"}]
     return {"message": world.message | {"parts": parts}} | NOW
 
 
@@ -67,9 +72,11 @@ OUTCOMES = (
              worlds.reply),
     Scenario("a task of an agent that answers with messages", SEND, (DONE,), worlds.talker, message, worlds.work),
     Scenario("every kind of part", SEND,
-             ('task SUBMITTED; asked go(text/plain) {"a": [1, null, {"b": "\\u00fc"}]}(application/json) '
+             ('task SUBMITTED; asked go {"a": [1, null, {"b": "\\u00fc"}]} '
               "<https://example.org/a.png>(image/png)(a.png) b'\\x00\\x01\\x02'(application/octet-stream)",),
              worlds.taking_everything, every_part),
+    Scenario("texts and data with media types", SEND,
+             ('task SUBMITTED; asked go(text/plain) [true](application/json)',), worlds.taking_everything, typed_parts),
     Scenario("no history", SEND, ("task SUBMITTED",),
              params=lambda w: {"message": w.message, "configuration": {"returnImmediately": True, "historyLength": 0}}),
     Scenario("a message to a submitted task", SEND, ("task SUBMITTED; asked go; asked more",), worlds.submitted,
@@ -79,7 +86,7 @@ OUTCOMES = (
     Scenario("the answer to a question", SEND, ("task WORKING; asked go; said which one?; asked more",),
              worlds.input_required, follow_up),
     Scenario("the answer to a question, waited for", SEND,
-             ("task COMPLETED: done; asked go; said which one?; asked this one; said counting; stock = A: 3",),
+             ("task COMPLETED: done; asked go; said which one?; asked this one; said counting; stock = A:3",),
              worlds.input_required, waiting_follow_up, worlds.work),
     Scenario("a message after a sign-in", SEND, ("task WORKING; asked go; said sign in; asked more",),
              worlds.auth_required, follow_up),
@@ -140,9 +147,8 @@ def _errors(operation: str) -> tuple[Scenario, ...]:
         Scenario("with an option out of range", operation, "INVALID_PARAMS", params=lambda _: options(priority=10)),
         Scenario("with an option that is not built", operation, "NOT_SUPPORTED",
                  params=lambda _: options(onBusy="interrupt")),
-        Scenario("with a push config where there are none", operation, "PUSH_NOTIFICATION_NOT_SUPPORTED",
-                 params=lambda w: {"message": w.message, "configuration": {
-                     "taskPushNotificationConfig": {"url": "https://example.org/hook"}}}),
+        Scenario("with a part of a type that the agent does not take", operation, "CONTENT_TYPE_NOT_SUPPORTED",
+                 params=lambda w: {"message": w.message | {"parts": [{"raw": "AAEC", "mediaType": "image/png"}]}}),
     )  # fmt: skip
 
 

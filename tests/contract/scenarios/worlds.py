@@ -8,9 +8,12 @@ from typing import Any
 
 from tests.contract.conftest import Agent
 from tests.contract.doors import Json, say
+from tests.support.broker import card
 from tests.support.worker import LeaseWorker, artifact, direct, status
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
+HOOK = "https://127.0.0.1:1/hook"
+"""Where nobody listens; the broker of these tests lets push configs name it."""
 EXTENSION = "https://example.org/ext/needed"
 
 
@@ -24,6 +27,7 @@ class World:
     message: Json = field(default_factory=lambda: say("go"))
     lease: Json = field(default_factory=dict[str, object])
     token: str = ""
+    config_id: str = "1"
     agent_id: str = ""
     """Whose door is used, if not the agent's."""
 
@@ -142,14 +146,37 @@ async def talker(agent: Agent) -> World:
 
 
 async def taking_everything(agent: Agent) -> World:
-    card = agent.broker.register_agent(agent.id)["card"]
-    agent.register(card=card | {"defaultInputModes": ["*/*"]})
+    agent.register(card=card(agent.id) | {"defaultInputModes": ["*/*"]})
     return World(agent)
 
 
 async def no_streams(agent: Agent) -> World:
     _capabilities(agent, streaming=False)
     return await submitted(agent)
+
+
+async def no_push(agent: Agent) -> World:
+    _capabilities(agent, streaming=True, pushNotifications=False)
+    return await submitted(agent)
+
+
+async def configured(agent: Agent) -> World:
+    """A task with one push notification config."""
+    world = await submitted(agent)
+    config = {"taskId": world.task_id, "url": HOOK, "authentication": {"scheme": "Bearer", "credentials": "secret"}}
+    door = agent.door(name="rest", scope="push:write")
+    world.config_id = (await door.call("CreateTaskPushNotificationConfig", config))["id"]
+    return world
+
+
+async def with_extended_card(agent: Agent) -> World:
+    agent.register(extendedCard=card("more of it"))
+    return World(agent)
+
+
+async def declaring_an_extended_card(agent: Agent) -> World:
+    _capabilities(agent, streaming=True, extendedAgentCard=True)
+    return World(agent)
 
 
 async def needing_an_extension(agent: Agent) -> World:
@@ -177,8 +204,7 @@ STREAMS_PER_SUBJECT = 3
 
 
 def _capabilities(agent: Agent, **capabilities: object) -> None:
-    card = agent.broker.register_agent(agent.id)["card"]
-    agent.register(card=card | {"capabilities": capabilities})
+    agent.register(card=card(agent.id) | {"capabilities": capabilities})
 
 
 # meanwhile -----------------------------------------------------------------------------------------------------------
