@@ -15,7 +15,7 @@ from tests.interop.conftest import V0_3_COMMANDS, register, wait_for_card
 from tests.interop.programs import Call, ClientProgram, Json
 from tests.support.broker import BrokerProcess, card
 from tests.support.postgres import SharedPostgres, run_sync
-from tests.support.tokens import mint
+from tests.support.tokens import CLIENT_SCOPE, mint
 from tests.support.worker import LeaseWorker
 
 CLIENTS = [(program, binding) for program in V0_3_COMMANDS for binding in ("JSONRPC", "HTTP+JSON")]
@@ -55,7 +55,7 @@ class V03Agent:
     def user(self, replica: int = 0) -> V03Client:
         program, name, binding = self.client
         url = f"{self.replicas[replica].base_url}/agents/{self.name}"
-        return V03Client(program, name, binding, url, mint("a", "user-of-a"))
+        return V03Client(program, name, binding, url, mint("a", "user-of-a", f"{CLIENT_SCOPE} push:write"))
 
     def worker(self, replica: int = 0) -> LeaseWorker:
         return LeaseWorker(self.replicas[replica].base_url, self.name, OWNER)

@@ -64,7 +64,7 @@ async function* results({ op, request, ...command }, signal) {
   if (op in STREAMS) {
     yield* STREAMS[op](client, request, options);
   } else {
-    yield (await UNARY[op](client, request, options)) ?? null;
+    yield (await UNARY[op](client, request, options)) ?? {};
   }
 }
 
