@@ -109,6 +109,12 @@ async def test_another_agents_task_is_unknown(replicas: Replicas, agent: str, ht
         assert (await http.request(method, other + path)).status_code == 404
 
 
+@pytest.mark.parametrize(("task_id", "expected"), [("x", 404), ("x" * 256, 404), ("x" * 257, 400), ("%00", 404)])
+async def test_what_is_no_task_id(http: httpx.AsyncClient, task_id: str, expected: int) -> None:
+    for method, path in (("GET", ""), ("GET", "/stream"), ("POST", "/cancel")):
+        assert (await http.request(method, f"tasks/{task_id}{path}")).status_code == expected
+
+
 async def test_an_agent_that_does_not_stream(replicas: Replicas, agent: str, http: httpx.AsyncClient) -> None:
     card = {
         "name": "quiet", "description": "Streams nothing.", "version": "1", "skills": [],
