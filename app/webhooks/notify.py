@@ -90,7 +90,7 @@ class Notifier:
         except VaultError:
             # an operator has taken a key away that is still needed, and can bring it back
             log.error("the secrets of a push notification config cannot be opened with SECRET_KEY")
-            return Outcome(None, "the stored credentials cannot be read")
+            return Outcome(None, "The stored credentials cannot be read")
         try:
             answer = await self._egress.request(
                 "POST",
@@ -108,7 +108,7 @@ class Notifier:
             return Outcome(answer.status, None)
         return Outcome(
             answer.status,
-            f"status {answer.status}",
+            f"Status {answer.status}",
             final=answer.status == GONE,
             retry_after=parse_retry_after(answer.headers.get("retry-after"), datetime.now(UTC)),
         )

@@ -4,7 +4,7 @@ import base64
 import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 import pytest_asyncio
@@ -39,7 +39,10 @@ class Post:
     vault: Vault
     stack: AsyncExitStack
     timeout_seconds: float = 5
-    senders: list[Sender] = field(default_factory=list[Sender])
+
+    def of_tenant(self, tenant: str) -> "Post":
+        """The same for another tenant."""
+        return replace(self, bench=replace(self.bench, tenant=tenant))
 
     async def task(
         self, *urls: str, chunks: int = 0, token: str = "", scheme: str | None = None, credentials: str = ""
@@ -70,16 +73,20 @@ class Post:
         await self.bench.append(lease, status(TaskState.COMPLETED, text="done"))
 
     def sender(
-        self, *, egress: Egress | None = None, hold_seconds: float = 10, pause: Callable[..., float | None] = soon
+        self,
+        *,
+        egress: Egress | None = None,
+        vault: Vault | None = None,
+        hold_seconds: float = 10,
+        pause: Callable[..., float | None] = soon,
     ) -> Sender:
         """One that is not started: by ``start`` it runs as in a replica."""
         if egress is None:
             egress = Egress(LOOPBACK)
         self.stack.push_async_callback(egress.aclose)
-        notifier = Notifier(self.bench.db, egress, self.vault, timeout_seconds=self.timeout_seconds)
+        notifier = Notifier(self.bench.db, egress, vault or self.vault, timeout_seconds=self.timeout_seconds)
         one = Sender(self.bench.db, self.wakeups, notifier, poll_seconds=0.05, hold_seconds=hold_seconds, pause=pause)
         self.stack.push_async_callback(one.stop)
-        self.senders.append(one)
         return one
 
     async def rows(self, task_id: UUID | None = None, state: str | None = None) -> list[DeliveryState]:

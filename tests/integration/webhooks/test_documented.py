@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.webhooks import breaker, notify, schedule, sender, trial
 from tests.integration.webhooks.conftest import Post
 from tests.support.broker import ROOT
 from tests.support.receiver import Receiver
@@ -37,8 +38,6 @@ async def test_the_receivers_check_accepts_what_is_sent_and_nothing_else(
 
 
 def test_the_pages_numbers_are_the_codes() -> None:
-    from app.webhooks import breaker, notify, schedule, sender, trial
-
     assert list(schedule.PAUSES) == [5, 30, 120, 600, 1800, 3600, 7200, 14400, 28800]
     assert f"within {notify.TIMEOUT_SECONDS:.0f} s" in PAGE
     assert f"at most {sender.PER_DESTINATION} requests at a time" in PAGE

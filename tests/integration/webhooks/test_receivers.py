@@ -10,7 +10,7 @@ from app.ledger.push_configs import NewPushConfig
 from app.net.egress import Egress, EgressPolicy
 from app.webhooks.breaker import THRESHOLD
 from app.webhooks.schedule import pause_after
-from app.webhooks.sender import PER_DESTINATION
+from app.webhooks.sender import AT_ONCE, PER_DESTINATION, PER_TENANT
 from tests.integration.webhooks.conftest import ATTEMPTS, Post
 from tests.support.broker import free_port
 from tests.support.ledger import until
@@ -20,11 +20,11 @@ from tests.support.receiver import Receiver, Reply, Trouble
 @pytest.mark.parametrize(
     ("manner", "status", "error"),
     [
-        (Reply(302, ("Location: /elsewhere",)), 302, "status 302"),
-        (Reply(307, ("Location: /elsewhere",)), 307, "status 307"),
-        (Reply(404), 404, "status 404"),
-        (Reply(429, ("Retry-After: 0",)), 429, "status 429"),
-        (Reply(503, ("Retry-After: nonsense",)), 503, "status 503"),
+        (Reply(302, ("Location: /elsewhere",)), 302, "Status 302"),
+        (Reply(307, ("Location: /elsewhere",)), 307, "Status 307"),
+        (Reply(404), 404, "Status 404"),
+        (Reply(429, ("Retry-After: 0",)), 429, "Status 429"),
+        (Reply(503, ("Retry-After: nonsense",)), 503, "Status 503"),
         (Trouble.RESET, None, "The connection was closed before the answer"),
         (Trouble.CLOSE, None, "The connection was closed before the answer"),
     ],
@@ -85,6 +85,27 @@ async def test_a_receiver_that_hangs_holds_its_own_places_only(
     hooks.release()
     await hooks.until(lambda: len(hooks.requests) == 100, seconds=40)
     assert hooks.most_open["/slow"] <= 2 * PER_DESTINATION
+
+
+async def test_a_tenant_with_many_slow_receivers_leaves_room_for_others(
+    post: Post, hooks: Receiver, other_hooks: Receiver
+) -> None:
+    """Each of its webhooks is a destination of its own, so that no other bound holds."""
+    hooks.always("/slow", Trouble.HANG)
+    post.timeout_seconds = 60
+    for number in range(2 * PER_TENANT):
+        task = (await post.bench.submit()).task_id
+        config = NewPushConfig("c", hooks.url("/slow"), None, None, f"http://slow-{number}")
+        await post.configure(task, config)
+        await post.work(0)
+    post.sender().start()
+    await hooks.until(lambda: hooks.open["/slow"] >= PER_TENANT)
+    other = post.of_tenant("b")
+    for row in await other.ended(await other.task(other_hooks.url("/quick"), chunks=3)):
+        assert row.state == "delivered"
+    assert PER_TENANT <= hooks.open["/slow"] == len(hooks.requests) < AT_ONCE / 2, "it still hangs"
+    hooks.release()
+    await hooks.until(lambda: len(hooks.requests) == 4 * PER_TENANT, seconds=40)
 
 
 async def test_a_receiver_that_is_down_is_left_alone_and_uses_up_no_attempts(post: Post) -> None:

@@ -3,7 +3,7 @@
 import json
 import time
 
-from app.ledger import push_configs
+from app.ledger import push_configs, webhook_secrets
 from app.ledger.push_configs import NewPushConfig
 from app.protocol.events import A2A_HIDDEN
 from tests.integration.webhooks.conftest import Post
@@ -74,8 +74,6 @@ async def test_a2a_java_810_credentials_and_token_go_along(post: Post, hooks: Re
 
 
 async def test_while_a_secret_is_replaced_both_sign(post: Post, hooks: Receiver) -> None:
-    from app.ledger import webhook_secrets
-
     (old,) = await post.secrets()
     await webhook_secrets.rotate(post.bench.db, post.vault, post.bench.tenant, overlap_seconds=3600)
     new, same = await post.secrets()
@@ -109,7 +107,7 @@ async def test_after_its_last_attempt_it_is_dead_and_the_next_one_goes_out(post:
     assert [(row.state, row.attempts, row.last_status) for row in rows] == [
         ("dead", 3, 500), ("delivered", 1, 200), ("delivered", 1, 200),
     ]  # fmt: skip
-    assert rows[0].last_error == "status 500"
+    assert rows[0].last_error == "Status 500"
 
 
 async def test_a_config_that_is_deleted_hears_of_nothing_more(post: Post, hooks: Receiver) -> None:

@@ -203,7 +203,8 @@ async def test_a_dead_delivery_is_sent_once_more_when_asked_for(
     (row,) = await until(dead)
     answer = await user.post(f"/v1/deliveries/{row['deliveryId']}:redeliver")
     assert answer.status_code == 200, answer.text
-    assert (answer.json()["deliveryId"], answer.json()["state"]) == (row["deliveryId"], "pending")
+    assert answer.json()["deliveryId"] == row["deliveryId"]
+    assert answer.json()["state"] in ("pending", "delivered"), "it may have been sent already"
     await hooks.until(lambda: len(hooks.requests) == 3)
     first, _, again = hooks.requests
     assert (again.webhook_id, again.body) == (first.webhook_id, first.body)
@@ -292,7 +293,7 @@ async def test_the_test_call_sends_the_present_status_and_is_no_delivery(
     assert 0 <= answer["durationMs"] < 15_000
     hooks.script("/x", 500)
     answer = (await user.post(path)).json()
-    assert (answer["delivered"], answer["status"], answer["error"]) == (False, 500, "status 500")
+    assert (answer["delivered"], answer["status"], answer["error"]) == (False, 500, "Status 500")
     first, second = hooks.requests
     assert first.webhook_id != second.webhook_id
     for one in hooks.requests:
