@@ -3,11 +3,18 @@
 import asyncpg
 import pytest
 
+from app.auth.vault import Vault
+from app.ledger import webhook_secrets
 from app.ledger.pool import APP_ROLE, Database
 from app.protocol.states import TaskState
+from tests.integration.ledger.outbox import claim, config, configure
 from tests.support.ledger import Bench, chunk, status
 
-TENANT_TABLES = ("tasks", "events", "turns", "artifacts", "idempotency", "task_snapshots", "queue", "lanes")
+TENANT_TABLES = (
+    *("tasks", "events", "turns", "artifacts", "idempotency", "task_snapshots", "queue", "lanes"),
+    *("push_configs", "deliveries", "webhook_secrets"),
+)
+VAULT = Vault([b"k" * 32])
 
 
 async def fill(bench: Bench) -> None:
@@ -17,6 +24,8 @@ async def fill(bench: Bench) -> None:
         task_id = (await one.submit(message_id="same", context_id="same")).task_id
         lease = await one.claim_one()
         assert lease.tenant == tenant
+        await configure(one, task_id, config())
+        await webhook_secrets.live(bench.db, VAULT, tenant)
         await one.append(lease, chunk("0"), *(chunk("x", append=True) for _ in range(70)))
         await one.load(task_id)
 
@@ -77,6 +86,19 @@ async def test_the_pool_is_the_application_role_for_good(bench: Bench) -> None:
         assert (row["name"], row["rolbypassrls"], row["rolsuper"]) == (APP_ROLE, False, False)
 
 
+async def test_whom_a_claim_of_deliveries_serves_it_shows_nothing_of_others(bench: Bench) -> None:
+    """Two tenants with equal config ids and one receiver: each delivery has its own tenant's URL, secret and body."""
+    for tenant in ("a", "b"):
+        one = Bench(bench.db, tenant=tenant)
+        task_id = (await one.submit()).task_id
+        await configure(one, task_id, config("same", f"https://one.example/{tenant}", secret=tenant.encode()))
+        await one.append(await one.claim_one(), status(TaskState.COMPLETED, text=tenant))
+    for found in await claim(bench):
+        assert found.url == f"https://one.example/{found.tenant}"
+        assert found.secret == found.tenant.encode()
+        assert f'"taskId":"{found.task_id}"' in found.body
+
+
 async def test_functions_refuse_to_run_without_a_tenant(bench: Bench) -> None:
     for tenant in ("", None, "a,b"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -91,6 +113,8 @@ async def test_what_one_call_named_is_forgotten_by_the_next(database_url: str) -
     assert await db.fetch("SELECT 1 FROM queue") == []
     await bench.claim(limit=5)
     assert await db.fetch("SELECT 1 FROM queue") == [], "app.dispatch ends with the claim"
+    assert {one.tenant for one in await claim(bench)} == {"a", "b"}
+    assert await db.fetch("SELECT 1 FROM deliveries") == [], "and so with that of deliveries"
     await db.close()
 
 
