@@ -1,12 +1,9 @@
 """How a call ended: the answer, or why there is none. Raised and returned by ``net.egress``."""
 
-import ssl
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, cast
+from typing import Final, Literal
 
-import httpcore
 import httpx
 
 Kind = Literal["dns", "connect", "tls", "timeout", "closed", "protocol", "too_large"]
@@ -41,55 +38,28 @@ class Answer:
     truncated: bool
 
 
-class _Chunks(Protocol):
-    """What httpcore's streams are in fact: their iterators must be closed when they are left early."""
-
-    def __aiter__(self) -> AsyncGenerator[bytes]: ...
-
-
 class Reading:
     """An answer as far as it has come: a call that is broken off may have its status all the same."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._head: tuple[int, httpx.Headers] | None = None
+        self.max_bytes = max_bytes
+        self.has_head = False
+        self.is_complete = False
+        self._status = 0
+        self._headers = httpx.Headers()
         self._body = bytearray()
-        self._is_complete = False
 
-    async def read(self, response: httpcore.Response) -> None:
-        """Take in all of ``response``, or as much as is allowed and one piece more. Raises httpcore's errors."""
-        self._head = response.status, httpx.Headers(response.headers)
-        async with aclosing(aiter(cast("_Chunks", response.stream))) as chunks:
-            async for chunk in chunks:
-                self._body += chunk
-                if len(self._body) > self._max_bytes:
-                    return
-        await response.aclose()
-        self._is_complete = True
+    @property
+    def is_full(self) -> bool:
+        """Whether there is more of the body than is wanted."""
+        return len(self._body) > self.max_bytes
 
-    def answer(self) -> Answer | None:
-        """None before the head has come."""
-        if self._head is None:
-            return None
-        status, headers = self._head
-        return Answer(status, headers, bytes(self._body[: self._max_bytes]), not self._is_complete)
+    def head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._status, self._headers, self.has_head = status, httpx.Headers(list(headers)), True
 
+    def body(self, data: bytes | bytearray) -> None:
+        self._body += data
 
-ERRORS: Final = (TimeoutError, OSError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
-"""What a call under way may raise."""
-
-
-def failure(error: Exception) -> EgressFailed:
-    """What one of ``ERRORS`` means."""
-    detail = f"{type(error).__name__} {error}".rstrip()
-    if isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError):
-        return EgressFailed("tls", detail)
-    match error:
-        case TimeoutError() | httpcore.TimeoutException():
-            return EgressFailed("timeout", detail)
-        case httpcore.ConnectError():
-            return EgressFailed("connect", detail)
-        case httpcore.ProtocolError():
-            return EgressFailed("protocol", detail)
-        case _:
-            return EgressFailed("closed", detail)
+    def answer(self) -> Answer:
+        """What has come; only once ``has_head``."""
+        return Answer(self._status, self._headers, bytes(self._body[: self.max_bytes]), not self.is_complete)

@@ -1,91 +1,119 @@
-"""HTTP connections to vetted addresses, kept open for a moment. Called by ``net.egress``.
+"""HTTP/1.1 connections to vetted addresses, kept open for a moment. Called by ``net.egress``.
 
 A connection belongs to one scheme, host and port and to the address it was opened to. It serves another request only if
 the host is the same and that address is among the ones vetted for that request.
 """
 
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Final
 
-import httpcore
+import h11
 
 from app.net.addresses import Address
+from app.net.answers import Reading
 from app.net.targets import Target
-from app.net.wire import PinnedBackend
+from app.net.wire import Wire, connect
 
 KEEP_ALIVE_SECONDS: Final = 3.0
 """Less than the 5 s after which usual servers close an idle connection, so that a request seldom meets its end."""
 MAX_IDLE: Final = 32
-_HEAD_BYTES: Final = 128 * 1024
-"""What an answer may have beside its body; httpcore itself takes heads of up to 100 KiB."""
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Of one head or chunk header, and of all that stands beside the body, whatever number of heads and chunks it has."""
+
+Origin = tuple[str, str, int]
 
 
 class Connection:
-    """One connection to one of ``addresses``, opened by the first request."""
+    """One connection, and at most one exchange at a time on it."""
 
-    def __init__(self, target: Target, addresses: Sequence[Address], tls: ssl.SSLContext) -> None:
-        self.origin = httpcore.Origin(target.scheme.encode(), target.host.encode(), target.port)
-        self._backend = PinnedBackend(addresses)
-        self._http = httpcore.AsyncHTTPConnection(
-            self.origin, ssl_context=tls, keepalive_expiry=KEEP_ALIVE_SECONDS, network_backend=self._backend
-        )
+    def __init__(self, origin: Origin, address: Address, wire: Wire) -> None:
+        self.origin = origin
+        self.address = address
+        self._wire = wire
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._idle_since = 0.0
+
+    async def exchange(self, request: h11.Request, content: bytes, reading: Reading) -> None:
+        """Send ``request`` and fill ``reading`` until it is complete or full. Raises OSError, h11.ProtocolError."""
+        for event in (request, h11.Data(content), h11.EndOfMessage()):
+            self._wire.write(self._http.send(event) or b"")
+        budget = reading.max_bytes + MAX_HEAD_BYTES
+        while not reading.is_complete and not reading.is_full:
+            match self._http.next_event():
+                case h11.NEED_DATA:
+                    if budget < 0:
+                        raise h11.RemoteProtocolError("more bytes than the answer can need")
+                    data = await self._wire.read()
+                    budget -= len(data)
+                    if not data and not reading.has_head:
+                        raise ConnectionError("closed without an answer")
+                    self._http.receive_data(data)
+                case h11.Response(status_code=status, headers=headers):
+                    reading.head(status, headers)
+                case h11.Data(data=data):
+                    reading.body(data)
+                case h11.EndOfMessage():
+                    reading.is_complete = True
+                case h11.InformationalResponse():
+                    pass
+                case other:
+                    raise h11.RemoteProtocolError(f"{other} instead of an answer")
+
+    def rest(self) -> bool:
+        """After an exchange: whether there can be another. A host that has sent more than it was asked for has spoilt
+        the connection: it would be taken for the answer to what is asked next.
+        """
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        if self._http.trailing_data != (b"", False):
+            return False
+        self._http.start_next_cycle()
+        self._idle_since = time.monotonic()
+        return self.is_fresh
 
     @property
-    def address(self) -> Address | None:
-        """The address it is connected to; None before."""
-        return self._backend.address
+    def is_fresh(self) -> bool:
+        """While idle: whether it is open, undisturbed, and was in use a moment ago."""
+        return self._wire.is_quiet and time.monotonic() - self._idle_since < KEEP_ALIVE_SECONDS
 
-    @property
-    def is_reusable(self) -> bool:
-        """Whether it is open, with nothing under way."""
-        return self._http.is_idle() and not self._http.is_closed() and not self._http.has_expired()
-
-    async def send(self, request: httpcore.Request, max_bytes: int) -> httpcore.Response:
-        """The answer's head; its body must be read to the end, or the connection closed. Raises httpcore's errors."""
-        self._backend.grant(max_bytes + _HEAD_BYTES)
-        return await self._http.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        """Close the socket, also in the middle of a handshake. Idempotent."""
-        if self._backend.wire is not None:
-            await self._backend.wire.aclose()
-        await self._http.aclose()
+    def close(self) -> None:
+        """Idempotent."""
+        self._wire.abort()
 
 
 class Connections:
-    """The idle ones: at most ``MAX_IDLE``, each for at most ``KEEP_ALIVE_SECONDS``."""
+    """The idle ones: at most ``MAX_IDLE``, each for about ``KEEP_ALIVE_SECONDS``."""
 
     def __init__(self) -> None:
         self._idle: list[Connection] = []
 
-    async def take(self, target: Target, addresses: Sequence[Address], tls: ssl.SSLContext) -> Connection:
-        """An idle connection to ``target`` at one of ``addresses``, or one that is still to be opened."""
-        await self._close_expired()
-        origin = httpcore.Origin(target.scheme.encode(), target.host.encode(), target.port)
-        for connection in reversed(self._idle):
-            if connection.origin == origin and connection.address in addresses:
+    async def take(
+        self, target: Target, addresses: Sequence[Address], tls: ssl.SSLContext, timeout: float
+    ) -> Connection:
+        """An idle connection to ``target`` at one of ``addresses``, or a fresh one. Raises EgressFailed."""
+        origin = (target.scheme, target.host, target.port)
+        for connection in self._idle[::-1]:
+            if not connection.is_fresh:
+                self._idle.remove(connection)
+                connection.close()
+            elif connection.origin == origin and connection.address in addresses:
                 self._idle.remove(connection)
                 return connection
-        return Connection(target, addresses, tls)
+        wire, address = await connect(target, addresses, tls, timeout)
+        return Connection(origin, address, wire)
 
-    async def give_back(self, connection: Connection) -> None:
-        """Keep ``connection`` for another request, or close it if it cannot serve one."""
-        if not connection.is_reusable:
-            await connection.aclose()
+    def give_back(self, connection: Connection) -> None:
+        """Keep ``connection`` for another exchange, or close it if there can be none."""
+        if not connection.rest():
+            connection.close()
             return
         self._idle.append(connection)
         if len(self._idle) > MAX_IDLE:
-            await self._idle.pop(0).aclose()
+            self._idle.pop(0).close()
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all idle connections."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.aclose()
-
-    async def _close_expired(self) -> None:
-        expired = [connection for connection in self._idle if not connection.is_reusable]
-        self._idle = [connection for connection in self._idle if connection not in expired]
-        for connection in expired:
-            await connection.aclose()
+        while self._idle:
+            self._idle.pop().close()

@@ -17,12 +17,12 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-import httpcore
+import h11
 import httpx
 
 from app import metrics
 from app.net.addresses import Address
-from app.net.answers import ERRORS, Answer, EgressFailed, Reading, failure
+from app.net.answers import Answer, EgressFailed, Reading
 from app.net.connections import Connections
 from app.net.names import Resolve, resolve
 from app.net.policy import EgressPolicy, OperatorPolicy, Policy
@@ -90,8 +90,8 @@ class Egress:
         try:
             target = parse(url)
             self._policy.check_target(target)
-            request = _request(method, target, headers, content, connect_timeout)
-            answer = await self._call(target, request, connect_timeout, timeout, max_bytes, read_all)
+            request = _request(method, target, headers, content)
+            answer = await self._call(target, request, content, connect_timeout, timeout, max_bytes, read_all)
             outcome = f"{answer.status // 100}xx"
             return answer
         except EgressRefused:
@@ -105,32 +105,32 @@ class Egress:
 
     async def aclose(self) -> None:
         """Close the idle connections. Idempotent."""
-        await self._connections.aclose()
+        self._connections.close()
 
     async def _call(
         self,
         target: Target,
-        request: httpcore.Request,
+        request: h11.Request,
+        content: bytes,
         connect_timeout: float,
         timeout: float,
         max_bytes: int,
         read_all: bool,
     ) -> Answer:
         reading = Reading(max_bytes)
-        broken: Exception | None = None
         try:
             async with asyncio.timeout(timeout):
                 addresses = await self._vetted(target, connect_timeout)
-                connection = await self._connections.take(target, addresses, self._tls or default_tls())
+                tls = self._tls or default_tls()
+                connection = await self._connections.take(target, addresses, tls, connect_timeout)
                 try:
-                    await reading.read(await connection.send(request, max_bytes))
+                    await connection.exchange(request, content, reading)
                 finally:
-                    await self._connections.give_back(connection)
-        except ERRORS as error:
-            broken = error
+                    self._connections.give_back(connection)
+        except (OSError, h11.ProtocolError) as error:
+            if read_all or not reading.has_head:
+                raise _failure(error) from error
         answer = reading.answer()
-        if answer is None or (read_all and broken is not None):
-            raise failure(broken or httpcore.ProtocolError("no answer")) from broken
         if read_all and answer.truncated:
             raise EgressFailed("too_large", f"more than {max_bytes} bytes")
         return answer
@@ -155,24 +155,29 @@ class Egress:
 @functools.cache
 def default_tls() -> ssl.SSLContext:
     """Trusts the authorities of certifi. Loading them blocks the event loop for long: once, not per call."""
-    return httpx.create_ssl_context(trust_env=False)
+    context = httpx.create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def _request(
-    method: str, target: Target, headers: Mapping[str, str], content: bytes, connect_timeout: float
-) -> httpcore.Request:
+def _request(method: str, target: Target, headers: Mapping[str, str], content: bytes) -> h11.Request:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _OUR_HEADERS:
             raise EgressRefused(f"The header {name[:64]!r} may not be sent")
         if not _HEADER_VALUE.fullmatch(value):
             raise EgressRefused(f"The value of the header {name[:64]!r} is not one line of visible ASCII")
-    fields = {"Host": target.authority, "Accept-Encoding": "identity", "User-Agent": "waystation", **headers}
+    fields = {"Host": target.authority, "Accept-Encoding": "identity", **headers}
     if content or method not in {"GET", "HEAD"}:
         fields["Content-Length"] = str(len(content))
-    return httpcore.Request(
-        method.encode(),
-        httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
-        headers=[(name.encode(), value.encode()) for name, value in fields.items()],
-        content=content,
-        extensions={"timeout": {"connect": connect_timeout}},
-    )
+    return h11.Request(method=method, target=target.path, headers=list(fields.items()))
+
+
+def _failure(error: OSError | h11.ProtocolError) -> EgressFailed:
+    detail = f"{type(error).__name__} {error}".rstrip()
+    match error:
+        case TimeoutError():
+            return EgressFailed("timeout", detail)
+        case h11.ProtocolError():
+            return EgressFailed("protocol", detail)
+        case _:
+            return EgressFailed("closed", detail)

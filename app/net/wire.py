@@ -1,88 +1,103 @@
-"""Sockets to vetted addresses: what ``net.connections`` puts under httpcore."""
+"""Sockets to vetted addresses. Called by ``net.connections``."""
 
 import asyncio
 import ssl
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
-
-import httpcore
+from collections.abc import Sequence
+from typing import Final, cast
 
 from app.net.addresses import Address
+from app.net.answers import EgressFailed
+from app.net.targets import Target
 
-# A host may have any number of addresses, of which the first ones are as good as the rest.
 _ATTEMPTS: Final = 4
+"""A host may have any number of addresses, of which the first ones are as good as the rest."""
+_PAUSE_BYTES: Final = 64 * 1024
 
 
-class Wire(httpcore.AsyncNetworkStream):
-    """A stream that gives up after so many bytes: what a peer sends beside a short answer (chunk extensions, trailers,
-    any number of 1xx answers) would otherwise be parsed for as long as the time limit allows.
+class Wire(asyncio.Protocol):
+    """What has come from the other side, and whether it has ended. Unlike a stream reader it can be asked, at any time
+    and without waiting, whether it is ``is_quiet``.
     """
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream, budget: int) -> None:
-        self._stream = stream
-        self.budget = budget
-        """Bytes that may still be read."""
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._has_ended = False
+        self._error: Exception | None = None
+        self._news = asyncio.Event()
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = await self._stream.read(max_bytes, timeout)
-        self.budget -= len(data)
-        if self.budget < 0:
-            raise httpcore.RemoteProtocolError("more bytes than the answer can need")
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open and nothing has come that was not read."""
+        return not self._received and not self._has_ended
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``; what hinders it shows when the answer is read."""
+        self._transport.write(data)
+
+    async def read(self) -> bytes:
+        """All that has come, b"" at the end. Waits while there is nothing. Raises OSError if the connection broke."""
+        while self.is_quiet:
+            self._news.clear()
+            await self._news.wait()
+        if not self._received and self._error is not None:
+            raise ConnectionError(str(self._error)) from self._error
+        data = bytes(self._received)
+        self._received.clear()
+        self._transport.resume_reading()
         return data
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._stream.write(buffer, timeout)
+    def abort(self) -> None:
+        """Close at once. Idempotent."""
+        self._transport.abort()
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
 
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        # The connection keeps this object, so that it is closed even when the handshake is cancelled.
-        self._stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return self
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > _PAUSE_BYTES:
+            self._transport.pause_reading()
+        self._news.set()
 
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+    def eof_received(self) -> None:
+        self._has_ended = True
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._has_ended, self._error = True, exc
+        self._news.set()
 
 
-class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to one of ``addresses``, in their order, whatever host httpcore names: nothing is resolved here."""
+async def connect(
+    target: Target, addresses: Sequence[Address], tls: ssl.SSLContext, timeout: float
+) -> tuple[Wire, Address]:
+    """A connection to one of ``addresses``, and which, within ``timeout`` seconds, TLS and the check of the
+    certificate's name included. Nothing is resolved here. Raises EgressFailed.
+    """
+    loop = asyncio.get_running_loop()
+    context, name = (tls, target.host) if target.scheme == "https" else (None, None)
+    deadline, failure = loop.time() + timeout, EgressFailed("connect", "no address")
+    tried = addresses[:_ATTEMPTS]
+    for place, address in enumerate(tried):
+        # A silent address, such as one of IPv6 without a route, leaves the others their share of the time.
+        share = (deadline - loop.time()) / (len(tried) - place)
+        try:
+            async with asyncio.timeout(share):
+                _, wire = await loop.create_connection(
+                    Wire, str(address), target.port, ssl=context, server_hostname=name
+                )
+            return wire, address
+        except OSError as error:
+            failure = _failure(error)
+    raise failure
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self._addresses = addresses[:_ATTEMPTS]
-        self._sockets = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
-        self.address: Address | None = None
-        """The one that is connected."""
-        self.wire: Wire | None = None
-        self._budget = 0
 
-    def grant(self, budget: int) -> None:
-        """Let ``budget`` bytes be read in the exchange that begins."""
-        self._budget = budget
-        if self.wire is not None:
-            self.wire.budget = budget
-
-    async def connect_tcp(
-        self,
-        host: str,  # noqa: ARG002 - httpcore's signature
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> Wire:
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        for attempt, address in enumerate(self._addresses, 1):
-            # A silent address, such as one of IPv6 without a route, leaves the others their share of the time.
-            left = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
-            share = None if left is None else left / (len(self._addresses) - attempt + 1)
-            try:
-                stream = await self._sockets.connect_tcp(str(address), port, share, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if attempt == len(self._addresses):
-                    raise
-            else:
-                self.address, self.wire = address, Wire(stream, self._budget)
-                return self.wire
-        raise httpcore.ConnectError("no address")
+def _failure(error: OSError) -> EgressFailed:
+    detail = f"{type(error).__name__} {error}".rstrip()
+    match error:
+        case ssl.SSLError():
+            return EgressFailed("tls", detail)
+        case TimeoutError():
+            return EgressFailed("timeout", detail)
+        case _:
+            return EgressFailed("connect", detail)
