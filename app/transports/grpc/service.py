@@ -66,20 +66,23 @@ class A2AService:
 
     async def _guarded(self, call: GrpcCall, work: Coroutine[Any, Any, _T]) -> _T:
         """What ``work`` returns; what it raises is the call's status."""
-        this = asyncio.current_task()
-        assert this is not None
-        self._under_way.add(this)
+        over = asyncio.get_running_loop().create_future()  # not this task, which has the status to send after that
+        self._track(over)
         try:
             return await work
         except grpc.aio.BaseError:  # of a call whose client has gone
             raise
         except Exception as error:
-            shown = known(error)
+            status = errors.status_of(known(error))  # not the error, whose traceback would keep the call in a cycle
         finally:
-            self._under_way.discard(this)
+            over.set_result(None)
         if not call.answered:
-            _count(call, errors.code_of(shown))
-        return await errors.abort(call.context, shown)
+            _count(call, errors.code_of(status))
+        return await errors.abort(call.context, status)
+
+    def _track(self, work: "asyncio.Future[Any]") -> None:
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
 
     async def _answer(self, call: GrpcCall) -> bytes:
         await call.admit()
@@ -108,8 +111,7 @@ class A2AService:
         one that ends for nobody, and the operation hears of it (``gone``)."""
         work = call.operation.function(self._gateway.operations, call.ctx, door, request)
         task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._track(task)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
