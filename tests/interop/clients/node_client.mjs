@@ -61,7 +61,8 @@ async function* results(command, signal) {
   const { op, request } = command;
   if (op === 'card') {
     const resolver = new DefaultAgentCardResolver({ fetchImpl: authenticatingFetch(command.token) });
-    yield AgentCard.toJSON(await resolver.resolve(command.url.replace(/\/*$/, '/'), '.well-known/agent-card.json'));
+    const card = await resolver.resolve(command.url.replace(/\/*$/, '/'), '.well-known/agent-card.json');
+    yield AgentCard.toJSON(AgentCard.fromJSON(card)); // the resolver gives the JSON that came, unknown fields and all
     return;
   }
   const client = await clientFor(command);
