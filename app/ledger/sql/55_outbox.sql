@@ -86,7 +86,7 @@ RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence i
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_at timestamptz; v_destination text; d record; v_room int;
+  v_at timestamptz; v_destination text; d record; v_room int; v_until timestamptz;
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}'; v_configs text[] := '{}'; v_seqs bigint[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
@@ -96,8 +96,13 @@ BEGIN
     EXIT WHEN cardinality(v_tasks) >= p_limit;
     v_room := greatest(0, least(p_limit - cardinality(v_tasks),
                                 p_each - coalesce(p_counts[array_position(p_busy, v_destination)], 0)));
+    v_until := v_at;
+    IF cardinality(p_full) > 0 THEN  -- what is a full tenant's is passed over, but not without end
+      v_until := least(v_at, (SELECT s.due_at FROM deliveries s WHERE s.destination = v_destination AND s.due_at <= v_at
+                               ORDER BY s.due_at OFFSET 1000 LIMIT 1));
+    END IF;
     FOR d IN SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
-              WHERE s.destination = v_destination AND s.due_at <= v_at AND NOT s.tenant_id = ANY (p_full)
+              WHERE s.destination = v_destination AND s.due_at <= v_until AND NOT s.tenant_id = ANY (p_full)
               ORDER BY s.due_at LIMIT v_room FOR UPDATE SKIP LOCKED LOOP
       v_tenants := v_tenants || d.tenant_id; v_tasks := v_tasks || d.task_id; v_configs := v_configs || d.config_id;
       v_seqs := v_seqs || d.seq;

@@ -116,7 +116,7 @@ async def let_go(bench: Bench) -> None:
 
 
 async def check_lines(bench: Bench, task_id: UUID) -> None:
-    """Of each line exactly the head is due; those before it ended in the order of their seqs. Beside it redeliveries."""
+    """Of each line exactly the head is due; those before it ended in the order of their seqs."""
     async with bench.db.tenant(bench.tenant) as connection:
         found = await connection.fetch(
             "SELECT config_id, state, due_at IS NOT NULL AS due, redelivery, ended_at FROM deliveries"

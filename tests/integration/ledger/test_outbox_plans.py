@@ -1,0 +1,73 @@
+"""A claim of deliveries reads what it takes, however much there is. Guarded by what is read, not by time."""
+
+from typing import Any
+
+import asyncpg
+
+from app.ledger import deliveries
+from tests.integration.ledger.test_sql import buffers, explain
+from tests.support.ledger import open_bench
+
+SLOW = "https://slow.example:443"
+BACKLOG = """
+ALTER TABLE deliveries SET (autovacuum_enabled = false);
+INSERT INTO push_configs (tenant_id, task_id, config_id, url, destination, from_seq, created_at, created_by)
+SELECT 'a', md5(n::text)::uuid, 'c', 'https://slow.example/x', 'https://slow.example:443', 1, now(), 'u'
+  FROM generate_series(1, 60000) n;
+INSERT INTO deliveries (tenant_id, task_id, config_id, seq, destination, due_at, created_at)
+SELECT 'a', md5(n::text)::uuid, 'c', s, 'https://slow.example:443',
+       CASE WHEN s = 2 THEN now() - n * interval '1 ms' END, now()
+  FROM generate_series(1, 60000) n, generate_series(2, 3) s;
+INSERT INTO deliveries (tenant_id, task_id, config_id, seq, destination, due_at, created_at)
+SELECT 'b', md5(n::text)::uuid, 'c', 2, 'https://' || n || '.example:443',
+       now() - interval '1 s' + n * interval '1 h', now()
+  FROM generate_series(0, 20) n;
+"""
+FIRST = """
+SELECT s.destination, s.due_at FROM deliveries s
+ WHERE s.due_at IS NOT NULL AND s.destination > $1 ORDER BY s.destination, s.due_at LIMIT 1"""
+PICK = """
+SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
+ WHERE s.destination = $1 AND s.due_at <= $2 AND NOT s.tenant_id = ANY ('{}'::text[])
+ ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED"""
+HEAD = """
+SELECT seq FROM deliveries WHERE tenant_id = 'a' AND task_id = $1::uuid AND config_id = 'c'
+   AND state = 'pending' AND NOT redelivery
+ ORDER BY seq LIMIT 1"""
+
+
+async def test_plans_on_60_000_due_deliveries_of_one_receiver_that_nobody_analysed(database_url: str) -> None:
+    admin = await asyncpg.connect(database_url)
+    await admin.execute(BACKLOG)
+    now = await admin.fetchval("SELECT clock_timestamp()")
+    task = await admin.fetchval("SELECT max(task_id::text) FROM deliveries")
+    await admin.execute("SET plan_cache_mode = force_generic_plan; SET ROLE waystation_app; SET app.dispatch = 'on'")
+    for sql, *args in ((FIRST, ""), (PICK, SLOW, now, 8)):
+        plan = await explain(admin, sql, *args)
+        assert "deliveries_due" in plan.text
+        assert "Seq Scan" not in plan.text
+        assert plan.rows_read <= 8
+    await admin.execute("SET app.tenants = ',a,'; SET app.dispatch = 'off'")
+    head = await explain(admin, HEAD, task)
+    assert "deliveries_by_state" in head.text
+    assert head.rows_read <= 2
+    await admin.close()
+
+
+async def test_a_claim_reads_little_of_what_it_leaves(database_url: str) -> None:
+    admin = await asyncpg.connect(database_url)
+    await admin.execute(BACKLOG)
+    await admin.close()
+    async with open_bench(database_url, size=1) as bench:
+
+        async def read_by(options: dict[str, Any]) -> int:
+            """Blocks; the one backend tells its counts at once."""
+            asked = {"limit": 8, "per_destination": 8, "busy": {}, "avoid": (), "hold_seconds": 60} | options
+            before = await buffers(database_url)
+            await deliveries.claim(bench.db, **asked)
+            await bench.db.fetch("SELECT pg_stat_force_next_flush()")
+            return await buffers(database_url) - before
+
+        await read_by({"per_destination": 0})  # the plans are made
+        for options in ({"avoid": (SLOW,)}, {"busy": {SLOW: 8}}, {}, {"full": ("a",)}):
+            assert 0 < await read_by(options) < 6000, f"{options}: of 60,000 rows"
