@@ -167,13 +167,6 @@ async def test_a2a_dotnet_450_a_tenant_in_the_body_owns_nothing(agent: Agent) ->
     assert (await agent.door("a").get(task["id"], tenant="b"))["id"] == task["id"]
 
 
-async def test_a2a_python_1164_an_inline_push_config_is_refused_while_push_is_off(agent: Agent) -> None:
-    configuration = {"taskPushNotificationConfig": {"url": "https://example.org/hook"}}
-    error = await failure(agent, say("go"), configuration=configuration)
-    assert error.reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
-    assert (await agent.door().list())["totalSize"] == 0
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -252,21 +245,6 @@ async def test_unsharing_stops_new_sends_only(agent: Agent) -> None:
         await guest.get(UNKNOWN)
     with pytest.raises(DoorError, match=r"^NOT_FOUND"):
         await stranger.get(UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        ("CreateTaskPushNotificationConfig", {"taskId": UNKNOWN, "url": "https://example.org"}),
-        ("GetTaskPushNotificationConfig", {"taskId": UNKNOWN, "id": "1"}),
-        ("ListTaskPushNotificationConfigs", {"taskId": UNKNOWN}),
-        ("DeleteTaskPushNotificationConfig", {"taskId": UNKNOWN, "id": "1"}),
-    ],
-)
-async def test_push_configs_are_not_supported_while_the_card_says_so(agent: Agent, operation: tuple[str, Json]) -> None:
-    door = agent.door(scope="tasks:read push:write")
-    with pytest.raises(DoorError, match="PUSH_NOTIFICATION_NOT_SUPPORTED"):
-        await door.call(*operation)
 
 
 async def test_the_extended_card_is_neither_declared_nor_configured(agent: Agent) -> None:
