@@ -30,6 +30,10 @@ SELECT task_id, config_id, seq, destination, state, attempts, due_at, last_statu
 PURGE: LiteralString = "SELECT deliveries_purge($1, $2, $3, $4) AS gone"
 
 
+Receiver = tuple[str, str]
+"""A tenant and a destination. The destination alone may be a host that many tenants call."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryId:
     """A delivery of its tenant's. As text it is the ``webhook-id``: the same on every attempt."""
@@ -81,6 +85,11 @@ class Delivery:
         return str(self.key)
 
     @property
+    def receiver(self) -> Receiver:
+        """Whose bounds it counts against."""
+        return self.tenant, self.destination
+
+    @property
     def task_id(self) -> UUID:
         return self.key.task_id
 
@@ -128,20 +137,27 @@ async def claim(
     db: Database,
     *,
     limit: int,
-    per_destination: int,
-    busy: Mapping[str, int],
-    avoid: Collection[str],
+    per_receiver: int,
+    busy: Mapping[Receiver, int],
+    avoid: Collection[Receiver],
     full: Collection[str] = (),
     hold_seconds: float,
 ) -> list[Delivery]:
     """Take up to ``limit`` due deliveries of all tenants; nobody else gets them for ``hold_seconds``.
 
-    Destination by destination, the one that has waited longest first, at most ``per_destination`` minus its ``busy``
-    count of each; those in ``avoid`` and the tenants in ``full`` are left alone. So what is due for one receiver, be it
-    ever so much, neither delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
+    Receiver by receiver, the one that has waited longest first, at most ``per_receiver`` minus its ``busy`` count of
+    each; those in ``avoid`` and the tenants in ``full`` are left alone. So what is due for one receiver, be it ever so
+    much, neither delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
     """
     rows = await db.fetch(
-        CLAIM, limit, per_destination, list(busy), list(busy.values()), list(avoid), list(full), hold_seconds
+        CLAIM,
+        limit,
+        per_receiver,
+        [" ".join(receiver) for receiver in busy],
+        list(busy.values()),
+        [" ".join(receiver) for receiver in avoid],
+        list(full),
+        hold_seconds,
     )
     return [_delivery(row) for row in rows]
 

@@ -256,7 +256,13 @@ deliveries = Table(
     _time("ended_at", nullable=True),
     postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},
 )
-Index("deliveries_due", deliveries.c.destination, deliveries.c.due_at, postgresql_where=text("due_at IS NOT NULL"))
+Index(
+    "deliveries_due",
+    deliveries.c.tenant_id,
+    deliveries.c.destination,
+    deliveries.c.due_at,
+    postgresql_where=text("due_at IS NOT NULL"),
+)
 Index(
     "deliveries_by_state",
     deliveries.c.tenant_id,

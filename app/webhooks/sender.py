@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from app import metrics
 from app.errors import Unavailable
 from app.ledger import deliveries
-from app.ledger.deliveries import Delivery
+from app.ledger.deliveries import Delivery, Receiver
 from app.ledger.pool import Database
 from app.ledger.wakeups import DELIVERIES_KEY, Wakeups
 from app.loops import Loop, LoopConfig
@@ -30,7 +30,7 @@ log = logging.getLogger("waystation.webhooks")
 _random = random.SystemRandom()
 
 AT_ONCE: Final = 128
-PER_DESTINATION: Final = 8
+PER_RECEIVER: Final = 8
 """A receiver that takes its time holds so many of the places, and leaves the others to all others."""
 PER_TENANT: Final = 32
 """A tenant that holds so many gets no more: with any number of slow receivers it never holds half of the places."""
@@ -42,6 +42,7 @@ STOP_SECONDS: Final = 3.0
 """How long a stopping process waits for what is under way; the rest is sent again by another when its hold is over."""
 
 Pause = Callable[..., float | None]
+_Key = TypeVar("_Key")
 
 
 class Sender(Loop):
@@ -63,7 +64,7 @@ class Sender(Loop):
         self._hold_seconds = hold_seconds
         self._pause_after = pause
         self._breaker = Breaker(time.monotonic)
-        self._in_flight: Counter[str] = Counter()
+        self._in_flight: Counter[Receiver] = Counter()
         self._tenants: Counter[str] = Counter()
         self._sending: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -76,11 +77,11 @@ class Sender(Loop):
         if self._draining or limit <= 0:
             return False
         avoid = self._breaker.paused(self._in_flight)
-        probed = dict.fromkeys(self._breaker.probed() - avoid, PER_DESTINATION - 1)
+        probed = dict.fromkeys(self._breaker.probed() - avoid, PER_RECEIVER - 1)
         claimed = await deliveries.claim(
             self._db,
             limit=limit,
-            per_destination=PER_DESTINATION,
+            per_receiver=PER_RECEIVER,
             busy={**self._in_flight, **probed},
             avoid=avoid,
             full=[tenant for tenant, count in self._tenants.items() if count >= PER_TENANT],
@@ -117,7 +118,7 @@ class Sender(Loop):
             await super()._rest(seconds)
 
     def _begin(self, delivery: Delivery) -> None:
-        self._in_flight[delivery.destination] += 1
+        self._in_flight[delivery.receiver] += 1
         self._tenants[delivery.tenant] += 1
         sending = asyncio.create_task(self._send(delivery), name=f"webhook:{delivery.id}")
         self._sending.add(sending)
@@ -125,10 +126,8 @@ class Sender(Loop):
 
     def _ended(self, sending: asyncio.Task[None], delivery: Delivery) -> None:
         self._sending.discard(sending)
-        for counts, key in ((self._in_flight, delivery.destination), (self._tenants, delivery.tenant)):
-            counts[key] -= 1
-            if not counts[key]:
-                del counts[key]
+        _count_down(self._in_flight, delivery.receiver)
+        _count_down(self._tenants, delivery.tenant)
         self._signal.set()
 
     async def _send(self, delivery: Delivery) -> None:
@@ -146,9 +145,9 @@ class Sender(Loop):
                 )
             )
             if outcome.silent:
-                self._breaker.failed(delivery.destination)
+                self._breaker.failed(delivery.receiver)
             elif outcome.status is not None:
-                self._breaker.answered(delivery.destination)
+                self._breaker.answered(delivery.receiver)
             await self._record(delivery, outcome, held_until)
         except Unavailable:
             log.warning("PostgreSQL is away: a notification will be sent again")
@@ -179,3 +178,9 @@ class Sender(Loop):
             pause = self._pause_after(delivery.attempt, age_seconds=age, retry_after=outcome.retry_after)
         if await deliveries.failed(self._db, delivery, status=outcome.status, error=outcome.error, retry_seconds=pause):
             metrics.DELIVERIES.labels("dead" if pause is None else "retried").inc()
+
+
+def _count_down(counts: Counter[_Key], key: _Key) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

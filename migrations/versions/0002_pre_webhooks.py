@@ -50,7 +50,7 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_by_state ON deliveries (tenant_id, state, task_id, config_id, seq);
 
-CREATE INDEX deliveries_due ON deliveries (destination, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX deliveries_due ON deliveries (tenant_id, destination, due_at) WHERE due_at IS NOT NULL;
 
 CREATE TABLE webhook_secrets (
   tenant_id TEXT COLLATE "C" NOT NULL,

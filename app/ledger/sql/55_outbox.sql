@@ -75,9 +75,10 @@ BEGIN
   DELETE FROM deliveries WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND state = 'pending';
 END $$;
 
--- Takes up to p_limit due deliveries, destination by destination, and moves their due_at to the end of the hold: a sender
--- that dies lets go of them by that. p_counts: how many the asker has under way to each destination in p_busy. Nothing of
--- the destinations in p_avoid and of the tenants in p_full.
+-- Takes up to p_limit due deliveries, receiver by receiver, and moves their due_at to the end of the hold: a sender that
+-- dies lets go of them by that. A receiver is a tenant and a destination, 'tenant destination': so tenants that call one host
+-- do not stand in each other's way. p_counts: how many the asker has under way to each of p_busy. Nothing of the receivers
+-- in p_avoid and of the tenants in p_full.
 -- As lease_claim has it: picked under 'app.dispatch', then written and read with exactly their tenants visible.
 CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_each int, p_busy text[], p_counts int[], p_avoid text[],
     p_full text[], p_hold double precision)
@@ -86,23 +87,19 @@ RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence i
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_at timestamptz; v_destination text; d record; v_room int; v_until timestamptz;
+  v_at timestamptz; r record; d record; v_room int;
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}'; v_configs text[] := '{}'; v_seqs bigint[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
   v_at := clock_timestamp();
-  FOR v_destination IN SELECT x.destination FROM destinations_due() x
-      WHERE x.due_at <= v_at AND NOT x.destination = ANY (p_avoid) ORDER BY x.due_at LOOP
+  FOR r IN SELECT x.tenant_id, x.destination, x.tenant_id || ' ' || x.destination AS receiver FROM receivers_due() x
+            WHERE x.due_at <= v_at AND NOT x.tenant_id = ANY (p_full) AND NOT x.tenant_id || ' ' || x.destination = ANY (p_avoid)
+            ORDER BY x.due_at LOOP
     EXIT WHEN cardinality(v_tasks) >= p_limit;
     v_room := greatest(0, least(p_limit - cardinality(v_tasks),
-                                p_each - coalesce(p_counts[array_position(p_busy, v_destination)], 0)));
-    v_until := v_at;
-    IF cardinality(p_full) > 0 THEN  -- what is a full tenant's is passed over, but not without end
-      v_until := least(v_at, (SELECT s.due_at FROM deliveries s WHERE s.destination = v_destination AND s.due_at <= v_at
-                               ORDER BY s.due_at OFFSET 1000 LIMIT 1));
-    END IF;
+                                p_each - coalesce(p_counts[array_position(p_busy, r.receiver)], 0)));
     FOR d IN SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
-              WHERE s.destination = v_destination AND s.due_at <= v_until AND NOT s.tenant_id = ANY (p_full)
+              WHERE s.tenant_id = r.tenant_id AND s.destination = r.destination AND s.due_at <= v_at
               ORDER BY s.due_at LIMIT v_room FOR UPDATE SKIP LOCKED LOOP
       v_tenants := v_tenants || d.tenant_id; v_tasks := v_tasks || d.task_id; v_configs := v_configs || d.config_id;
       v_seqs := v_seqs || d.seq;
@@ -122,14 +119,16 @@ BEGIN
   END LOOP;
 END $$;
 
--- Each destination that has anything due, ever, and its first: one look into the index for each, however much stands there.
-CREATE OR REPLACE FUNCTION destinations_due() RETURNS TABLE (destination text, due_at timestamptz) LANGUAGE plpgsql AS $$
+-- Each receiver that has anything due, ever, and its first: one look into the index for each, however much stands there.
+CREATE OR REPLACE FUNCTION receivers_due() RETURNS TABLE (tenant_id text, destination text, due_at timestamptz)
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-  destination := '';
+  tenant_id := ''; destination := '';
   LOOP
-    SELECT s.destination, s.due_at INTO destination, due_at FROM deliveries s
-     WHERE s.due_at IS NOT NULL AND s.destination > destinations_due.destination ORDER BY s.destination, s.due_at LIMIT 1;
+    SELECT s.tenant_id, s.destination, s.due_at INTO tenant_id, destination, due_at FROM deliveries s
+     WHERE s.due_at IS NOT NULL AND (s.tenant_id, s.destination) > (receivers_due.tenant_id, receivers_due.destination)
+     ORDER BY s.tenant_id, s.destination, s.due_at LIMIT 1;
     EXIT WHEN NOT FOUND;
     RETURN NEXT;
   END LOOP;

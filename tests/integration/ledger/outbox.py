@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from app.ledger import deliveries, push_configs, transitions
-from app.ledger.deliveries import Delivery, DeliveryState
+from app.ledger.deliveries import Delivery, DeliveryState, Receiver
 from app.ledger.inputs import Keys
 from app.ledger.push_configs import NewPushConfig
 from tests.support.ledger import QUICK, Bench, message
@@ -50,11 +50,11 @@ async def send_with(bench: Bench, task_id: UUID, config: NewPushConfig, message_
 
 
 async def claim(
-    bench: Bench, *, limit: int = 100, per_destination: int = 100, busy: Mapping[str, int] | None = None,
-    avoid: tuple[str, ...] = (), hold: float = HOLD,
+    bench: Bench, *, limit: int = 100, per_receiver: int = 100, busy: Mapping[Receiver, int] | None = None,
+    avoid: tuple[Receiver, ...] = (), full: tuple[str, ...] = (), hold: float = HOLD,
 ) -> list[Delivery]:  # fmt: skip
     return await deliveries.claim(
-        bench.db, limit=limit, per_destination=per_destination, busy=busy or {}, avoid=avoid, hold_seconds=hold
+        bench.db, limit=limit, per_receiver=per_receiver, busy=busy or {}, avoid=avoid, full=full, hold_seconds=hold
     )
 
 

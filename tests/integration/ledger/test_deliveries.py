@@ -1,5 +1,6 @@
 """The outbox's order, its claims, and what ends a delivery. The clock is the database's: a hold of 0 s has run out."""
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -107,24 +108,40 @@ async def test_configs_of_one_task_do_not_wait_for_each_other(bench: Bench) -> N
     assert [row.state for row in await rows(bench) if row.key.config_id == "c0"] == ["pending"] * 5
 
 
-async def test_a_claim_takes_so_many_of_each_destination(bench: Bench) -> None:
+async def test_a_claim_takes_so_many_of_each_receiver(bench: Bench) -> None:
     for _ in range(4):
         await task_with(bench, "https://one.example/a", chunks=0)
     await task_with(bench, "https://two.example/b", chunks=0)
-    taken = await claim(bench, per_destination=3, busy={ONE: 1, "https://none.example:443": 9})
-    assert sorted(one.destination for one in taken) == [ONE, ONE, TWO]
-    assert await claim(bench, per_destination=3, busy={ONE: 3}) == []
-    assert await claim(bench, per_destination=3, busy={ONE: 7}) == []
-    assert [one.destination for one in await claim(bench)] == [ONE, ONE]
+    one = ("a", ONE)
+    taken = await claim(bench, per_receiver=3, busy={one: 1, ("a", "https://none.example:443"): 9})
+    assert sorted(delivery.destination for delivery in taken) == [ONE, ONE, TWO]
+    assert {delivery.receiver for delivery in taken} == {one, ("a", TWO)}
+    assert await claim(bench, per_receiver=3, busy={one: 3}) == []
+    assert await claim(bench, per_receiver=3, busy={one: 7}) == []
+    assert [delivery.destination for delivery in await claim(bench, busy={("b", ONE): 100})] == [ONE, ONE]
 
 
-async def test_the_destination_that_waited_longest_comes_first_and_avoided_ones_not_at_all(bench: Bench) -> None:
+async def test_tenants_that_call_one_host_do_not_stand_in_each_others_way(bench: Bench) -> None:
+    other = replace(bench, tenant="b")
+    for _ in range(4):
+        await task_with(bench, "https://one.example/a", chunks=0)
+    await task_with(other, "https://one.example/b", chunks=0)
+    taken = await claim(bench, per_receiver=2, limit=3)
+    assert sorted(delivery.tenant for delivery in taken) == ["a", "a", "b"]
+    await task_with(other, "https://one.example/b", chunks=0)
+    assert [one.tenant for one in await claim(bench, avoid=(("a", ONE),))] == ["b"]
+    await task_with(other, "https://one.example/b", chunks=0)
+    assert [one.tenant for one in await claim(bench, full=("a",))] == ["b"]
+    assert [one.tenant for one in await claim(bench)] == ["a", "a"]
+
+
+async def test_the_receiver_that_waited_longest_comes_first_and_avoided_ones_not_at_all(bench: Bench) -> None:
     await task_with(bench, "https://two.example/b", chunks=0)
     await task_with(bench, "https://one.example/a", chunks=0)
-    assert await claim(bench, avoid=(ONE, TWO)) == []
+    assert await claim(bench, avoid=(("a", ONE), ("a", TWO))) == []
     assert [one.destination for one in await claim(bench, limit=1, hold=0)] == [TWO]
     assert [one.destination for one in await claim(bench, limit=1)] == [ONE], "the other's hold ended later"
-    assert [one.destination for one in await claim(bench, avoid=(TWO,))] == []
+    assert [one.destination for one in await claim(bench, avoid=(("a", TWO),))] == []
 
 
 @pytest.mark.parametrize("ended", ["delivered", "dead"])

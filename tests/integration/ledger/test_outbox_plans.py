@@ -24,12 +24,13 @@ SELECT 'b', md5(n::text)::uuid, 'c', 2, 'https://' || n || '.example:443',
   FROM generate_series(0, 20) n;
 """
 FIRST = """
-SELECT s.destination, s.due_at FROM deliveries s
- WHERE s.due_at IS NOT NULL AND s.destination > $1 ORDER BY s.destination, s.due_at LIMIT 1"""
+SELECT s.tenant_id, s.destination, s.due_at FROM deliveries s
+ WHERE s.due_at IS NOT NULL AND (s.tenant_id, s.destination) > ($1, $2)
+ ORDER BY s.tenant_id, s.destination, s.due_at LIMIT 1"""
 PICK = """
 SELECT s.tenant_id, s.task_id, s.config_id, s.seq FROM deliveries s
- WHERE s.destination = $1 AND s.due_at <= $2 AND NOT s.tenant_id = ANY ('{}'::text[])
- ORDER BY s.due_at LIMIT $3 FOR UPDATE SKIP LOCKED"""
+ WHERE s.tenant_id = $1 AND s.destination = $2 AND s.due_at <= $3
+ ORDER BY s.due_at LIMIT $4 FOR UPDATE SKIP LOCKED"""
 HEAD = """
 SELECT seq FROM deliveries WHERE tenant_id = 'a' AND task_id = $1::uuid AND config_id = 'c'
    AND state = 'pending' AND NOT redelivery
@@ -42,7 +43,7 @@ async def test_plans_on_60_000_due_deliveries_of_one_receiver_that_nobody_analys
     now = await admin.fetchval("SELECT clock_timestamp()")
     task = await admin.fetchval("SELECT max(task_id::text) FROM deliveries")
     await admin.execute("SET plan_cache_mode = force_generic_plan; SET ROLE waystation_app; SET app.dispatch = 'on'")
-    for sql, *args in ((FIRST, ""), (PICK, SLOW, now, 8)):
+    for sql, *args in ((FIRST, "a", ""), (FIRST, "a", SLOW), (PICK, "a", SLOW, now, 8)):
         plan = await explain(admin, sql, *args)
         assert "deliveries_due" in plan.text
         assert "Seq Scan" not in plan.text
@@ -62,12 +63,12 @@ async def test_a_claim_reads_little_of_what_it_leaves(database_url: str) -> None
 
         async def read_by(options: dict[str, Any]) -> int:
             """Blocks; the one backend tells its counts at once."""
-            asked = {"limit": 8, "per_destination": 8, "busy": {}, "avoid": (), "hold_seconds": 60} | options
+            asked = {"limit": 8, "per_receiver": 8, "busy": {}, "avoid": (), "hold_seconds": 60} | options
             before = await buffers(database_url)
             await deliveries.claim(bench.db, **asked)
             await bench.db.fetch("SELECT pg_stat_force_next_flush()")
             return await buffers(database_url) - before
 
-        await read_by({"per_destination": 0})  # the plans are made
-        for options in ({"avoid": (SLOW,)}, {"busy": {SLOW: 8}}, {}, {"full": ("a",)}):
+        await read_by({"per_receiver": 0})  # the plans are made
+        for options in ({"avoid": (("a", SLOW),)}, {"busy": {("a", SLOW): 8}}, {}, {"full": ("a",)}):
             assert 0 < await read_by(options) < 6000, f"{options}: of 60,000 rows"

@@ -54,7 +54,7 @@ class Storm:
         elif what == "delete":
             await push_configs.delete(bench.db, bench.tenant, lease.task_id, rng.choice(PASSING))
         elif what == "claim":
-            self.held += await claim(bench, limit=5, per_destination=3, hold=rng.choice((0, 0.05, 30)))
+            self.held += await claim(bench, limit=5, per_receiver=3, hold=rng.choice((0, 0.05, 30)))
         elif self.held:
             await self.end(bench, self.held.pop(rng.randrange(len(self.held))), what)
 
@@ -194,7 +194,7 @@ async def test_racing_senders_never_hold_one_delivery_together(database_url: str
 
         async def sender(bench: Bench) -> None:
             while await rows(bench, state="pending"):
-                for one in await claim(bench, limit=7, per_destination=4):
+                for one in await claim(bench, limit=7, per_receiver=4):
                     taken[one.id] += 1
                     assert await deliveries.delivered(bench.db, one, 200)
 

@@ -40,7 +40,7 @@ async def test_the_receivers_check_accepts_what_is_sent_and_nothing_else(
 def test_the_pages_numbers_are_the_codes() -> None:
     assert list(schedule.PAUSES) == [5, 30, 120, 600, 1800, 3600, 7200, 14400, 28800]
     assert f"within {notify.TIMEOUT_SECONDS:.0f} s" in PAGE
-    assert f"at most {sender.PER_DESTINATION} requests at a time" in PAGE
+    assert f"at most {sender.PER_RECEIVER} requests at a time" in PAGE
     assert (
         f"for {breaker.FIRST_PAUSE_SECONDS:.0f} s, doubled up to {breaker.MAX_PAUSE_SECONDS / 60:.0f} minutes" in PAGE
     )

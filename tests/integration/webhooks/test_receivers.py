@@ -10,7 +10,7 @@ from app.ledger.push_configs import NewPushConfig
 from app.net.egress import Egress, EgressPolicy
 from app.webhooks.breaker import THRESHOLD
 from app.webhooks.schedule import pause_after
-from app.webhooks.sender import AT_ONCE, PER_DESTINATION, PER_TENANT
+from app.webhooks.sender import AT_ONCE, PER_RECEIVER, PER_TENANT
 from tests.integration.webhooks.conftest import ATTEMPTS, Post
 from tests.support.broker import free_port
 from tests.support.ledger import until
@@ -77,14 +77,14 @@ async def test_a_receiver_that_hangs_holds_its_own_places_only(
         await post.task(hooks.url("/slow"))
     for sender in (post.sender(), post.sender()):
         sender.start()
-    await hooks.until(lambda: hooks.open["/slow"] == 2 * PER_DESTINATION)
+    await hooks.until(lambda: hooks.open["/slow"] == 2 * PER_RECEIVER)
     tasks = [await post.task(other_hooks.url("/quick"), chunks=3) for _ in range(10)]
     for task in tasks:
         assert {row.state for row in await post.ended(task)} == {"delivered"}
-    assert hooks.open["/slow"] == len(hooks.requests) == 2 * PER_DESTINATION, "it still hangs"
+    assert hooks.open["/slow"] == len(hooks.requests) == 2 * PER_RECEIVER, "it still hangs"
     hooks.release()
     await hooks.until(lambda: len(hooks.requests) == 100, seconds=40)
-    assert hooks.most_open["/slow"] <= 2 * PER_DESTINATION
+    assert hooks.most_open["/slow"] <= 2 * PER_RECEIVER
 
 
 async def test_a_tenant_with_many_slow_receivers_leaves_room_for_others(
@@ -128,7 +128,7 @@ async def test_a_receiver_that_is_down_is_left_alone_and_uses_up_no_attempts(pos
         await sender.run_once()
         await sender.settled()
     assert await tried() == before
-    assert before < 2 * PER_DESTINATION + THRESHOLD
+    assert before < 2 * PER_RECEIVER + THRESHOLD
     assert {row.state for row in await post.rows()} == {"pending"}
     assert len(tasks) == 30
 

@@ -1,10 +1,10 @@
-"""Destinations that do not answer are paused, probed by one, and forgotten when they answer."""
+"""Receivers that do not answer are paused, probed by one, and forgotten when they answer."""
 
 import pytest
 
-from app.webhooks.breaker import FIRST_PAUSE_SECONDS, MAX_DESTINATIONS, MAX_PAUSE_SECONDS, THRESHOLD, Breaker
+from app.webhooks.breaker import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_RECEIVERS, THRESHOLD, Breaker
 
-DOWN = "http://down"
+DOWN = ("a", "http://down")
 
 
 class Now:
@@ -30,9 +30,9 @@ def fail(breaker: Breaker, times: int = THRESHOLD) -> None:
         breaker.failed(DOWN)
 
 
-def test_some_failures_in_a_row_pause_a_destination_and_no_other(breaker: Breaker) -> None:
+def test_some_failures_in_a_row_pause_a_receiver_and_no_other(breaker: Breaker) -> None:
     fail(breaker, THRESHOLD - 1)
-    breaker.failed("http://other")
+    breaker.failed(("a", "http://other"))
     assert breaker.paused({}) == breaker.probed() == set()
     breaker.failed(DOWN)
     assert breaker.paused({}) == breaker.probed() == {DOWN}
@@ -94,7 +94,7 @@ def paused_at(breaker: Breaker, now: Now, seconds: float) -> bool:
 
 
 def test_memory_is_bounded(breaker: Breaker) -> None:
-    for number in range(MAX_DESTINATIONS + 10):
+    for number in range(MAX_RECEIVERS + 10):
         for _ in range(THRESHOLD):
-            breaker.failed(f"http://{number}")
-    assert breaker.probed() == {f"http://{number}" for number in range(10, MAX_DESTINATIONS + 10)}
+            breaker.failed(("a", f"http://{number}"))
+    assert breaker.probed() == {("a", f"http://{number}") for number in range(10, MAX_RECEIVERS + 10)}
