@@ -135,10 +135,10 @@ async def test_the_version_may_be_a_query_parameter(agent: Agent) -> None:
     assert "result" in (await door.http.post(f"{door.base}/rpc?A2A-Version=1.0", json=LIST)).json()
 
 
-async def test_v0_3_methods_say_that_0_3_is_not_offered(agent: Agent) -> None:
+async def test_methods_of_0_3_are_not_of_1_0(agent: Agent) -> None:
+    """0.3 is chosen by method name, and the header must not say otherwise (tests/integration/v0_3)."""
     door = agent.door()
-    del door.http.headers["A2A-Version"]
-    answer = await door.http.post(f"{door.base}/rpc", json=LIST | {"method": "message/send"})
+    answer = await door.http.post(f"{door.base}/rpc", json=LIST | {"method": "tasks/get"})
     assert error_of(answer.json()) == (1, -32009, "VERSION_NOT_SUPPORTED")
 
 
