@@ -42,12 +42,12 @@ async def card(call: Call) -> Response:
 async def older_card(call: Call) -> Response:
     """The same with what clients of the older ``/tasks`` dialect read beside it.
 
-    ``url`` stays what A2A clients from before 1.0 take it for, the JSON-RPC endpoint: those of ``/tasks`` use the base
-    URL that they were given (legacy-tasks.md).
+    ``url`` is the agent's base URL: clients of ``/tasks`` append their paths to it. A2A clients from before 1.0 take it
+    for the JSON-RPC endpoint, so that door is there too (``routes.mount``).
     """
     shown, at = await _shown(call)
     merged = with_v0_3(shown.card)
-    merged |= {**legacy_card_fields(merged, shown.agent_id, at.agent), "url": merged["url"]}
+    merged |= legacy_card_fields(merged, shown.agent_id, at.agent)
     return _answer(call, shown, merged, LEGACY_MAX_AGE_SECONDS)
 
 

@@ -15,7 +15,7 @@ AGENT = "/agents/{agent}"
 def mount(app: FastAPI, gateway: Gateway) -> None:
     """Add all routes of the A2A doors and the readers to ``app``, its OpenAPI document, and the answer to unknown
     paths. No redirects. With DEFAULT_AGENT that agent's doors are at ``/`` as well (product.md, Doors)."""
-    mount_endpoints(app, gateway, _doors(AGENT, f"{AGENT}/rpc", f"{AGENT}/rpc/"))
+    mount_endpoints(app, gateway, _doors(AGENT, f"{AGENT}/rpc", f"{AGENT}/rpc/", AGENT, f"{AGENT}/"))
     mount_endpoints(app, gateway, readers.ENDPOINTS)
     mount_endpoints(app, gateway, catalogue.ENDPOINTS)
     if gateway.settings.default_agent:

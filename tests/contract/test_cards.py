@@ -1,6 +1,7 @@
 """The card's documents (a2a-server.md, Agent card)."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -67,16 +68,20 @@ def test_the_card_lists_the_doors_it_stands_at(agent: Agent, http: httpx.Client)
 
 
 def test_older_clients_find_their_fields_in_agent_json(agent: Agent, http: httpx.Client) -> None:
-    """A2A clients from before 1.0 take ``url`` for the JSON-RPC endpoint; those of /tasks use their own base URL."""
+    """``url`` serves two kinds: those of /tasks append their paths to it, A2A's from before 1.0 POST JSON-RPC to it."""
     agent.register(visibility="shared", sharedWith=["*"])
     card = http.get(f"/agents/{agent.id}{CARD}").json()
     answer = http.get(f"/agents/{agent.id}/.well-known/agent.json")
     assert answer.headers["cache-control"] == "public, max-age=3600"
     older = answer.json()
-    assert older["url"] == card["url"] == f"{str(http.base_url).rstrip('/')}/agents/{agent.id}/rpc"
+    assert older["url"] == f"{str(http.base_url).rstrip('/')}/agents/{agent.id}"
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": str(uuid4())}}
+    for url in (older["url"], older["url"] + "/", card["url"], card["url"] + "/"):
+        assert http.post(url, json=call, headers=bearer(mint("a"))).json()["error"]["code"] == -32001, url
+    assert http.post(f"{older['url']}/tasks", json={}, headers=bearer(mint("a"))).status_code == 400
     assert (older["id"], older["authentication"]) == (agent.id, {"schemes": ["bearer", "api-key"]})
     assert older["capabilities"].pop("stateTransitionHistory") is True
-    assert {name: older[name] for name in card} == card
+    assert {**older, "url": card["url"]}.items() >= card.items()
 
 
 def test_a2a_java_749_etag_and_304_with_a_list_of_tags(agent: Agent, http: httpx.Client) -> None:
