@@ -160,7 +160,7 @@ def test_equal_bytes_have_equal_strong_etags() -> None:
 
 
 def test_dumping_a_parsed_card_gives_the_stored_card() -> None:
-    card = served()
+    card = copy.deepcopy(served())
     del card["capabilities"]["extensions"][0]["required"]
     card["securityRequirements"][0]["schemes"]["bearer"].clear()
     assert dump(parse(AgentCard, card)) == card
