@@ -84,7 +84,8 @@ class Egress:
 
         With ``read_all`` the answer is whole, or there is none. Without, its status is enough: at most ``max_bytes`` of
         the body come along, and whatever goes wrong after the head only makes it ``truncated``.
-        ``purpose`` is for the metrics. Raises EgressRefused for a URL, address or header that may not be, EgressFailed when there is no answer.
+        Raises EgressRefused for a URL, address or header that may not be, EgressFailed when there is no answer.
+        ``purpose`` is for the metrics.
         """
         outcome = "cancelled"
         try:
