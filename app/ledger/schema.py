@@ -263,6 +263,7 @@ Index(
     deliveries.c.due_at,
     postgresql_where=text("due_at IS NOT NULL"),
 )
+Index("deliveries_due_first", deliveries.c.due_at, postgresql_where=text("due_at IS NOT NULL"))
 Index(
     "deliveries_by_state",
     deliveries.c.tenant_id,

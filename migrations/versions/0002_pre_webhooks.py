@@ -52,6 +52,8 @@ CREATE INDEX deliveries_by_state ON deliveries (tenant_id, state, task_id, confi
 
 CREATE INDEX deliveries_due ON deliveries (tenant_id, destination, due_at) WHERE due_at IS NOT NULL;
 
+CREATE INDEX deliveries_due_first ON deliveries (due_at) WHERE due_at IS NOT NULL;
+
 CREATE TABLE webhook_secrets (
   tenant_id TEXT COLLATE "C" NOT NULL,
   secret_id TEXT COLLATE "C" NOT NULL,
