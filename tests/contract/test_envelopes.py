@@ -155,8 +155,9 @@ async def test_extensions_known_to_the_broker_are_echoed(agent: Agent) -> None:
 
 async def test_no_redirect_anywhere(agent: Agent) -> None:
     door = agent.door()
-    assert "result" in (await door.http.post(f"{door.base}/rpc/", json=LIST)).json()
-    for path in ("/agents", f"{door.base}/a2a/tasks/", f"{door.base}/", "/v1/tasks/", "/nowhere", "//"):
+    for path in ("/rpc", "/rpc/", "", "/"):
+        assert "result" in (await door.http.post(f"{door.base}{path}", json=LIST)).json(), path
+    for path in ("/agents", f"{door.base}/a2a/tasks/", f"{door.base}/elsewhere", "/v1/tasks/", "/nowhere", "//"):
         answer = await door.http.get(path)
         assert (answer.status_code, answer.json()["error"]["status"]) == (404, "NOT_FOUND"), path
 
@@ -165,6 +166,7 @@ async def test_a_method_that_a_path_does_not_have(agent: Agent) -> None:
     door = agent.door()
     for method, path, allowed in (
         ("GET", f"{door.base}/rpc", "POST"),
+        ("GET", f"{door.base}/", "POST"),
         ("GET", f"{door.base}/a2a/message:send", "POST"),
         ("GET", f"{door.base}/a2a/tasks/{UNKNOWN}:cancel", "POST"),
         ("DELETE", f"{door.base}/a2a/tasks", "GET, HEAD"),
