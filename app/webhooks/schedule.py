@@ -36,7 +36,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # a date without a zone is GMT (RFC 9110 §5.6.7)
     return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())

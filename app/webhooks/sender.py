@@ -133,7 +133,21 @@ class Sender(Loop):
     async def _send(self, delivery: Delivery) -> None:
         held_until = time.monotonic() + self._hold_seconds
         try:
-            outcome = await self._notifier.post(
+            outcome = await self._post(delivery)
+            if outcome.silent:
+                self._breaker.failed(delivery.receiver)
+            elif outcome.status is not None:
+                self._breaker.answered(delivery.receiver)
+            await self._record(delivery, outcome, held_until)
+        except Unavailable:
+            log.warning("PostgreSQL is away: a notification will be sent again")
+        except Exception:
+            log.exception("what became of a notification could not be recorded")
+
+    async def _post(self, delivery: Delivery) -> Outcome:
+        """A fault of ours is a failed attempt as well: without an end it would hold up its line for ever."""
+        try:
+            return await self._notifier.post(
                 Notification(
                     webhook_id=delivery.id,
                     tenant=delivery.tenant,
@@ -144,15 +158,11 @@ class Sender(Loop):
                     body=delivery.body,
                 )
             )
-            if outcome.silent:
-                self._breaker.failed(delivery.receiver)
-            elif outcome.status is not None:
-                self._breaker.answered(delivery.receiver)
-            await self._record(delivery, outcome, held_until)
         except Unavailable:
-            log.warning("PostgreSQL is away: a notification will be sent again")
+            raise
         except Exception:
             log.exception("a notification could not be sent")
+            return Outcome(None, "The notification could not be sent")
 
     async def _record(self, delivery: Delivery, outcome: Outcome, held_until: float) -> None:
         """Write down what came of it, tried again while the delivery is ours: else it would be sent twice."""

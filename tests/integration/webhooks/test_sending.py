@@ -2,11 +2,13 @@
 
 import json
 import time
+from typing import NoReturn
 
 from app.ledger import push_configs, webhook_secrets
 from app.ledger.push_configs import NewPushConfig
+from app.net.egress import Egress
 from app.protocol.events import A2A_HIDDEN
-from tests.integration.webhooks.conftest import Post
+from tests.integration.webhooks.conftest import LOOPBACK, Post
 from tests.support.ledger import until
 from tests.support.receiver import Receiver
 
@@ -108,6 +110,16 @@ async def test_after_its_last_attempt_it_is_dead_and_the_next_one_goes_out(post:
         ("dead", 3, 500), ("delivered", 1, 200), ("delivered", 1, 200),
     ]  # fmt: skip
     assert rows[0].last_error == "Status 500"
+
+
+async def test_a_fault_in_sending_is_a_failed_attempt(post: Post, hooks: Receiver) -> None:
+    class Faulty(Egress):
+        async def request(self, *_: object, **__: object) -> NoReturn:
+            raise RuntimeError("a fault of ours")
+
+    task = await post.task(hooks.url("/x"))
+    post.sender(egress=Faulty(LOOPBACK)).start()
+    assert {(row.state, row.attempts) for row in await post.ended(task)} == {("dead", 3)}
 
 
 async def test_a_config_that_is_deleted_hears_of_nothing_more(post: Post, hooks: Receiver) -> None:

@@ -60,6 +60,8 @@ def test_retry_after_makes_a_pause_longer_within_an_hour() -> None:
         ("Sat, 31 Jan 2026 12:01:00", 60),
         ("Sat, 31 Foo 2026 12:01:00", None),
         ("Sat, 31 Jan 99999 12:01:00 GMT", None),
+        ("Sat, 31 Jan 99999999999999999999 12:01:00 GMT", None),
+        ("Sat, 31 Jan 2026 12:01:00 -99999999999999999999", None),
     ],
 )
 def test_the_header_in_both_its_forms(value: str | None, seconds: float | None) -> None:
