@@ -13,6 +13,7 @@ chaos: ## the fault tests ten times as large: about half an hour
 
 bench: ## compare with the official SDK's server; tests/bench/README.md
 	.venv/bin/python -m tests.bench.lifecycles
+	.venv/bin/python -m tests.bench.doors
 
 format:
 	.venv/bin/ruff format .

@@ -49,6 +49,7 @@ from app.operations.deps import Operations
 from app.operations.served_cards import ServedCards
 from app.settings import Settings
 from app.transports import routes
+from app.transports.dispatch import Dispatcher
 from app.transports.endpoints import mount_endpoints
 from app.transports.gateway import Gateway
 from app.transports.http_protocol import AddressLimit, GuardedHttp
@@ -197,10 +198,11 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours is app.metrics
     )
     app.state.broker = broker
     # every endpoint answers its own errors, so FastAPI's stack of middlewares would only be passed through
-    app.middleware_stack = app.router
+    app.middleware_stack = Dispatcher(app.router)
     return app
 
 

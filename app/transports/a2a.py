@@ -35,7 +35,8 @@ def negotiated(ctx: CallContext, door: AgentDoor, version: str = V1_0) -> CallCo
     """The context with the extensions that are active. Raises VersionNotSupported when the call is not of ``version``,
     and ExtensionSupportRequired."""
     negotiate(ctx.version, supported=(version,))
-    return replace(ctx, extensions=active_extensions(door.agent, ctx.extensions))
+    active = active_extensions(door.agent, ctx.extensions)
+    return ctx if active == ctx.extensions else replace(ctx, extensions=active)
 
 
 async def run_unary(call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel) -> Answer:
