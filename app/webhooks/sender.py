@@ -77,6 +77,7 @@ class Sender(Loop):
         if self._draining or limit <= 0:
             return False
         avoid = self._breaker.paused(self._in_flight)
+        # room for one: it is the probe
         probed = dict.fromkeys(self._breaker.probed() - avoid, PER_RECEIVER - 1)
         claimed = await deliveries.claim(
             self._db,
@@ -107,7 +108,7 @@ class Sender(Loop):
             await asyncio.gather(*late, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until nothing is under way: the signal for tests that call ``run_once``."""
         while self._sending:
             await asyncio.wait(self._sending)
 
