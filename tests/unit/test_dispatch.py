@@ -11,13 +11,15 @@ from app.transports.dispatch import Dispatcher
 
 PATHS = [
     "/", "/rpc", "/tasks", "/a2a/{tenant}/tasks", "/agents/{agent}/rpc", "/agents/{agent}/rpc/",
-    "/agents/{agent}/tasks", "/agents/{agent}/tasks/{id}:cancel", "/agents/{agent}/tasks/{id}", "/agents/{agent}/{tenant}/tasks",
+    "/agents/{agent}/tasks", "/agents/{agent}/tasks/{id}:cancel", "/agents/{agent}/tasks/{id}",
+    "/agents/{agent}/{tenant}/tasks",
     "/v1/lanes/{tenant}/{key:path}", "/v1/lanes/{tenant}", "/{odd}/one",
 ]  # fmt: skip
 ASKED = [
     "/", "/rpc", "/rpc/", "//", "/tasks", "/agents", "/agents/", "/agents/x/rpc", "/agents/x/rpc/", "/agents//rpc",
     "/agents/x/tasks/1", "/agents/x/tasks/1:cancel", "/agents/x/tasks/1:cancel/", "/agents/x%2Fy/rpc",
-    "/agents/x/y/tasks", "/v1/lanes/t", "/v1/lanes/t/k", "/v1/lanes/t/k/l/m", "/v1/lanes/t/", "/any/one", "/a2a/x/tasks", "/nowhere/at/all",
+    "/agents/x/y/tasks", "/v1/lanes/t", "/v1/lanes/t/k", "/v1/lanes/t/k/l/m",
+    "/v1/lanes/t/", "/any/one", "/a2a/x/tasks", "/nowhere/at/all",
 ]  # fmt: skip
 
 
@@ -30,6 +32,7 @@ def application(*, dispatched: bool) -> Starlette:
 
     app = Starlette(routes=[route(path) for path in PATHS])
     app.router.redirect_slashes = False
+    app.router.default = PlainTextResponse("unknown", 404)
     app.middleware_stack = Dispatcher(app.router) if dispatched else app.router
     return app
 
