@@ -1,5 +1,6 @@
 """Push notification configs in the ledger: made, replaced, paged, deleted; and which events they hear of."""
 
+import asyncio
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -233,7 +234,16 @@ async def test_signing_secrets_are_made_once_and_two_live_while_rotating(bench: 
     second, old = await webhook_secrets.rotate(bench.db, VAULT, "a", overlap_seconds=60)
     assert (old.key, second.expires_at) == (first.key, None)
     assert old.expires_at is not None
-    third, old = await webhook_secrets.rotate(bench.db, VAULT, "a", overlap_seconds=0.001)
-    assert old.key == second.key
-    assert [one.key for one in await webhook_secrets.live(bench.db, VAULT, "a")] in ([third.key], [third.key, old.key])
+    third, old = await webhook_secrets.rotate(bench.db, VAULT, "a", overlap_seconds=60)
+    assert old.key == second.key, "the first one is gone at once"
+    assert [one.key for one in await webhook_secrets.live(bench.db, VAULT, "a")] == [third.key, second.key]
+    (fourth,) = await webhook_secrets.rotate(bench.db, VAULT, "a", overlap_seconds=0)
+    assert await webhook_secrets.live(bench.db, VAULT, "a") == [fourth]
+    assert len({first.key, second.key, third.key, fourth.key}) == 4
     assert await webhook_secrets.live(bench.db, VAULT, "b") == [others]
+
+
+async def test_racing_first_uses_make_one_signing_secret(bench: Bench) -> None:
+    found = await asyncio.gather(*(webhook_secrets.live(bench.db, VAULT, "a") for _ in range(8)))
+    assert len({tuple(secret.key for secret in live) for live in found}) == 1
+    assert len(found[0]) == 1
