@@ -184,4 +184,6 @@ def _idempotency_key(value: str | None) -> str | None:
         return None
     if len(value) > MAX_ID_CHARACTERS:
         raise InvalidArgument(f"Idempotency-Key has more than {MAX_ID_CHARACTERS} characters")
+    if "\x00" in value:  # HTTP/1.1 has none in headers, metadata of gRPC may
+        raise InvalidArgument("Idempotency-Key holds U+0000")
     return value

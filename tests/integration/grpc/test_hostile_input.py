@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -197,6 +198,40 @@ async def test_bytes_that_are_not_http2(at: At) -> None:
                 pass
         writer.close()
     assert (await at.door().list())["totalSize"] == 0
+
+
+async def test_nul_in_metadata_is_refused(at: At) -> None:
+    """gRPC's own clients refuse to send it, its server passes it on: frames by hand (RFC 9113)."""
+    host, port = at.broker.grpc_target.split(":")
+    metadata = {name: value.encode() for name, value in at.door().metadata.items()} | {"idempotency-key": b"a\x00b"}
+    headers = {
+        ":method": b"POST", ":scheme": b"http", ":path": b"/lf.a2a.v1.A2AService/SendMessage", ":authority": b"x",
+        "content-type": b"application/grpc", "te": b"trailers", **metadata,
+    }  # fmt: skip
+    block = b"".join(b"\x00" + _text(name.encode()) + _text(value) for name, value in headers.items())
+    message = request(at, lambda _: None)
+    frames = (
+        _frame(4, 0, 0, b""),
+        _frame(1, 4, 1, block),
+        _frame(0, 1, 1, struct.pack(">BI", 0, len(message)) + message),
+    )
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"".join(frames))
+    async with asyncio.timeout(20):
+        await reader.readuntil(b"Idempotency-Key holds U+0000")
+    writer.close()
+    assert (await at.door().list())["totalSize"] == 0
+
+
+def _frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
+    return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
+
+
+def _text(value: bytes) -> bytes:
+    """A literal of HPACK without Huffman coding (RFC 7541, 5.2)."""
+    if len(value) < 0x7F:
+        return bytes([len(value)]) + value
+    return b"\x7f" + _varint(len(value) - 0x7F) + value
 
 
 def _field(number: int, value: bytes) -> bytes:
