@@ -22,9 +22,11 @@ def negotiate(header: str | None, query: str | None = None, *, supported: Iterab
     The patch number is ignored. Raises VersionNotSupported, whose text says which header to send.
     """
     asked = (header or "").strip() or (query or "").strip()
+    supported = tuple(supported)
+    if asked in supported:
+        return asked
     match = _VERSION.fullmatch(asked)
     version = f"{int(match[1])}.{int(match[2])}" if match else asked or V0_3
-    supported = tuple(supported)
     if version in supported:
         return version
     shown = asked[:_SHOWN_CHARACTERS]

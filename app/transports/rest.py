@@ -69,7 +69,8 @@ async def _handle(call: Call, operation: Operation, *, with_body: bool) -> Respo
         raise NotFound
     ctx = negotiated(call.ctx, door)
     request = await _request(call, operation, with_body=with_body)
-    ctx = replace(ctx, body_bytes=call.body_bytes)
+    if call.body_bytes:
+        ctx = replace(ctx, body_bytes=call.body_bytes)
     _check_routing_key(request, routing_key)
     if operation.streaming:
         ctx = replace(ctx, resume_after=call.request.query_params.get("after_sequence_number"))
@@ -85,7 +86,7 @@ async def _unary(call: Call, ctx: CallContext, operation: Operation, door: Agent
 
 async def _request(call: Call, operation: Operation, *, with_body: bool) -> WireModel:
     """The request of body, query and path; path parameters win. An empty body is an empty request."""
-    path = {name: call.path(name) for name in _PATH_FIELDS if call.path(name)}
+    path = {name: value for name in _PATH_FIELDS if (value := call.path(name))}
     overridden = {spelling for name in path for spelling in _PATH_FIELDS[name]}
     query = call.query(InvalidParams)
     if not with_body:
