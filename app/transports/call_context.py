@@ -70,6 +70,8 @@ class Call:
     def query(self, error: type[WaystationError] = InvalidArgument) -> dict[str, str]:
         """The query parameters. Raises ``error`` for one that is given twice or holds U+0000."""
         values: dict[str, str] = {}
+        if not self.request.scope["query_string"]:
+            return values
         for name, value in self.request.query_params.multi_items():
             if name in values:
                 raise error("A query parameter is given twice", violations=[(name, "given twice")])
@@ -171,7 +173,10 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def require_json(request: Request) -> None:
     """Raise ContentTypeNotSupported unless the body is declared as JSON in UTF-8."""
-    media_type, *parameters = request.headers.get("content-type", "").split(";")
+    content_type = request.headers.get("content-type", "")
+    if content_type in JSON_TYPES:
+        return
+    media_type, *parameters = content_type.split(";")
     if media_type.strip().lower() not in JSON_TYPES:
         raise ContentTypeNotSupported("The media type must be application/json or application/a2a+json")
     for name, _, value in (parameter.partition("=") for parameter in parameters):
