@@ -23,7 +23,7 @@ from tests.interop.environments import (
     python_environment,
 )
 from tests.interop.programs import Client, ClientProgram
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, free_port
 from tests.support.postgres import SharedPostgres, run_sync
 from tests.support.tokens import mint
 from tests.support.worker import LeaseWorker
@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[[], list[str]]] = {
     "js-1.3.0": node_client,
 }
 CLIENTS = [(program, binding) for program in COMMANDS for binding in ("JSONRPC", "HTTP+JSON")]
+CLIENTS += [("python-1.1.0", "GRPC"), ("python-1.3.0", "GRPC")]
 V0_3 = Path(__file__).parent / "v0_3" / "clients"
 V0_3_COMMANDS: dict[str, Callable[[], list[str]]] = {
     "python-0.3.26": lambda: [
@@ -103,7 +104,8 @@ def replicas(
     name = run_sync(postgres_server.create_database(template_database))
     logs: Path = tmp_path_factory.mktemp("replicas")
     url = postgres_server.dsn(name)
-    first, second = (BrokerProcess(url, logs / f"{n}.log", WAYSTATION_HEARTBEAT_SECONDS="0.3") for n in (1, 2))
+    options = {"WAYSTATION_HEARTBEAT_SECONDS": "0.3", "WAYSTATION_GRPC_PORT": "0"}
+    first, second = (BrokerProcess(url, logs / f"{n}.log", **options) for n in (1, 2))
     try:
         first.start()
         second.start()
@@ -113,6 +115,12 @@ def replicas(
             broker.close()
             print(f"--- broker on port {broker.port}\n{broker.output()}")
         run_sync(postgres_server.drop_database(name))
+
+
+@pytest.fixture
+def broker(database_url: str, start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    """One broker of a test's own, whose gRPC port too is the same after a restart."""
+    return start_broker(database_url, WAYSTATION_GRPC_PORT=str(free_port()))
 
 
 @pytest.fixture

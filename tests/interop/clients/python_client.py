@@ -10,8 +10,9 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc.aio
 import httpx
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest
 from a2a.utils.errors import A2A_ERROR_REASONS
@@ -44,7 +45,10 @@ class Clients:
         if key not in self._clients:
             http = http_client(command["token"])
             config = ClientConfig(
-                streaming=streaming, httpx_client=http, supported_protocol_bindings=[command["binding"]]
+                streaming=streaming,
+                httpx_client=http,
+                grpc_channel_factory=grpc.aio.insecure_channel,
+                supported_protocol_bindings=[command["binding"]],
             )
             card = await A2ACardResolver(http, command["url"]).get_agent_card()
             self._clients[key] = ClientFactory(config).create(card)
@@ -53,6 +57,13 @@ class Clients:
 
 def http_client(token: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=TIMEOUT_SECONDS, headers={"Authorization": f"Bearer {token}"})
+
+
+def call_context(command: dict[str, Any]) -> ClientCallContext | None:
+    """gRPC has no headers of a connection: the token goes along with each call, as metadata."""
+    if command["binding"] != "GRPC":
+        return None
+    return ClientCallContext(service_parameters={"authorization": f"Bearer {command['token']}"})
 
 
 async def results(clients: Clients, command: dict[str, Any]) -> AsyncIterator[Any]:
@@ -64,18 +75,19 @@ async def results(clients: Clients, command: dict[str, Any]) -> AsyncIterator[An
         return
     client = await clients.get(command, streaming=op in {"stream", "subscribe"})
     request: Any = ParseDict(command["request"], REQUEST_TYPES[op]())
+    context = call_context(command)
     if op in {"send", "stream"}:
-        async for item in client.send_message(request):
+        async for item in client.send_message(request, context=context):
             yield item
     elif op == "subscribe":
-        async for item in client.subscribe(request):
+        async for item in client.subscribe(request, context=context):
             yield item
     elif op == "get":
-        yield await client.get_task(request)
+        yield await client.get_task(request, context=context)
     elif op == "list":
-        yield await client.list_tasks(request)
+        yield await client.list_tasks(request, context=context)
     elif op == "cancel":
-        yield await client.cancel_task(request)
+        yield await client.cancel_task(request, context=context)
 
 
 async def carry_out(clients: Clients, command: dict[str, Any]) -> None:
