@@ -41,7 +41,8 @@ BEGIN
     created_at = p_at, created_by = p_subject
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config;
   IF FOUND THEN
-    UPDATE deliveries SET destination = p_destination, due_at = CASE WHEN due_at IS NOT NULL THEN clock_timestamp() END
+    UPDATE deliveries SET destination = p_destination, fence = fence + 1,
+      due_at = CASE WHEN due_at IS NOT NULL THEN clock_timestamp() END
      WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config AND state = 'pending';
     IF FOUND THEN
       PERFORM deliveries_are_due();
