@@ -4,8 +4,8 @@ Used by the tests of this folder through the ``agent`` fixture. The protocol, on
 
 - to the program: ``{"id", "op", "url", "token", "binding", "request"}``; ``op`` is card, send, stream, get, list,
   cancel or subscribe, ``url`` the agent's base address, ``binding`` JSONRPC, HTTP+JSON or GRPC, ``request`` A2A's own
-  request object. Commands run concurrently. ``{"id", "op": "stop", "target"}`` abandons a call that is under way, as a client
-  that goes away does;
+  request object. Commands run concurrently. ``{"id", "op": "stop", "target"}`` abandons a call that is under way, as a
+  client that goes away does;
 - from the program: ``{"id", "item"}`` for every object that the official client gave, then ``{"id", "end": true}`` or
   ``{"id", "error": {"type", "reason", "message"}}``.
 """
