@@ -95,7 +95,7 @@ def test_the_same_requiredness_and_presence(name: str) -> None:
         if info.is_required() or field.message_type is MESSAGES["Part"].fields_by_name["data"].message_type:
             continue
         has_presence = not field.is_repeated and field.has_presence
-        assert (info.get_default() is None) == has_presence, field.full_name
+        assert (info.get_default(call_default_factory=True) is None) == has_presence, field.full_name
 
 
 @pytest.mark.parametrize("name", MESSAGES)

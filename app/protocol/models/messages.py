@@ -62,8 +62,8 @@ class Message(WireModel):
     role: RequiredRole
     parts: Parts
     metadata: Struct | None = None
-    extensions: Texts = []
-    reference_task_ids: Ids = []
+    extensions: Texts = Field(default_factory=list[str])  # a default list would be copied deeply each time
+    reference_task_ids: Ids = Field(default_factory=list[str])
 
 
 class Artifact(WireModel):

@@ -5,7 +5,7 @@
 
 from typing import Annotated
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from app.protocol.models.base import WireModel
 from app.protocol.models.messages import Message, Task
@@ -45,7 +45,7 @@ class TaskPushNotificationConfig(WireModel):
 
 
 class SendMessageConfiguration(WireModel):
-    accepted_output_modes: Texts = []
+    accepted_output_modes: Texts = Field(default_factory=list[str])
     task_push_notification_config: TaskPushNotificationConfig | None = None
     history_length: HistoryLength = None
     return_immediately: Flag = False
