@@ -19,8 +19,10 @@ from app.net.wire import Wire, connect
 KEEP_ALIVE_SECONDS: Final = 3.0
 """Less than the 5 s after which usual servers close an idle connection, so that a request seldom meets its end."""
 MAX_IDLE: Final = 32
-MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_HEAD_BYTES: Final = 16 * 1024
 """Of one head or chunk header, and of all that stands beside the body, whatever number of heads and chunks it has."""
+MAX_PIECES: Final = 1024
+"""Chunks and interim answers in one exchange: a chunk of one byte takes the parser as long as one of kilobytes."""
 
 Origin = tuple[str, str, int]
 
@@ -39,7 +41,7 @@ class Connection:
         """Send ``request`` and fill ``reading`` until it is complete or full. Raises OSError, h11.ProtocolError."""
         for event in (request, h11.Data(content), h11.EndOfMessage()):
             self._wire.write(self._http.send(event) or b"")
-        budget = reading.max_bytes + MAX_HEAD_BYTES
+        budget, pieces = reading.max_bytes + MAX_HEAD_BYTES, MAX_PIECES
         while not reading.is_complete and not reading.is_full:
             match self._http.next_event():
                 case h11.NEED_DATA:
@@ -52,14 +54,15 @@ class Connection:
                     self._http.receive_data(data)
                 case h11.Response(status_code=status, headers=headers):
                     reading.head(status, headers)
-                case h11.Data(data=data):
+                case h11.Data(data=data) if pieces:
                     reading.body(data)
+                    pieces -= 1
                 case h11.EndOfMessage():
                     reading.is_complete = True
-                case h11.InformationalResponse():
-                    pass
+                case h11.InformationalResponse() if pieces:
+                    pieces -= 1
                 case other:
-                    raise h11.RemoteProtocolError(f"{other} instead of an answer")
+                    raise h11.RemoteProtocolError(f"{type(other).__name__} instead of an answer or its end")
 
     def rest(self) -> bool:
         """After an exchange: whether there can be another. A host that has sent more than it was asked for has spoilt

@@ -12,6 +12,8 @@ from app.net.targets import Target
 _ATTEMPTS: Final = 4
 """A host may have any number of addresses, of which the first ones are as good as the rest."""
 _PAUSE_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 16 * 1024
+"""At a time: the parser bounds what it waits for the rest of, but not what it has whole."""
 
 
 class Wire(asyncio.Protocol):
@@ -35,14 +37,16 @@ class Wire(asyncio.Protocol):
         self._transport.write(data)
 
     async def read(self) -> bytes:
-        """All that has come, b"" at the end. Waits while there is nothing. Raises OSError if the connection broke."""
+        """Up to READ_BYTES of what has come, b"" at the end. Waits while there is nothing. Raises OSError if the
+        connection broke.
+        """
         while self.is_quiet:
             self._news.clear()
             await self._news.wait()
         if not self._received and self._error is not None:
             raise ConnectionError(str(self._error)) from self._error
-        data = bytes(self._received)
-        self._received.clear()
+        data = bytes(self._received[:READ_BYTES])
+        del self._received[:READ_BYTES]
         self._transport.resume_reading()
         return data
 

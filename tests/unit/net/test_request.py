@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from app import metrics
+from app.net.connections import MAX_PIECES
 from app.net.egress import Answer, Egress, EgressFailed, EgressPolicy, EgressRefused
 from tests.support.raw_server import OK, raw_server
 
@@ -162,6 +163,20 @@ async def test_of_megabytes_the_beginning_is_read(egress: Egress) -> None:
 )
 async def test_what_stands_beside_the_body_is_bounded_too(egress: Egress, say: bytes) -> None:
     async with raw_server(say) as server:
+        assert await kind_of_failure(egress, server.port) == "protocol"
+
+
+async def test_an_answer_in_very_many_pieces_is_cut(egress: Egress) -> None:
+    """In the parser they cost a hundred times what their bytes would: a loop over all of them stops the process."""
+    chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 2000 + b"0\r\n\r\n"
+    async with raw_server(chunks) as server:
+        answer = await get(egress, server.port, max_bytes=10_000)
+        assert (answer.status, answer.body, answer.truncated) == (200, b"x" * MAX_PIECES, True)
+        with pytest.raises(EgressFailed, match="cut short"):
+            await get(egress, server.port, max_bytes=10_000, read_all=True)
+    async with raw_server(b"HTTP/1.1 103 \r\n\r\n" * (MAX_PIECES + 1) + OK) as server:
+        assert await kind_of_failure(egress, server.port) == "protocol"
+    async with raw_server(b"HTTP/1.1 200 OK\r\n" + b"X: \r\n" * 8000 + b"Content-Length: 0\r\n\r\n") as server:
         assert await kind_of_failure(egress, server.port) == "protocol"
 
 
