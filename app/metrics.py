@@ -50,7 +50,7 @@ OUTBOUND_CALLS = Counter(
     registry=REGISTRY,
 )
 DELIVERIES = Counter(
-    "waystation_deliveries", "Attempts at a push notification: delivered, retried, dead", ["outcome"], registry=REGISTRY
+    "waystation_deliveries", "Push notifications by outcome: delivered, retried, dead", ["outcome"], registry=REGISTRY
 )
 DELIVERIES_DUE = Gauge("waystation_deliveries_due", "Push notifications that wait to be sent now", registry=REGISTRY)
 DELIVERIES_OLDEST = Gauge(

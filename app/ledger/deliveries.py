@@ -16,6 +16,7 @@ from app.ledger.pool import Database, Record
 CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6, $7)"
 FIGURES: LiteralString = "SELECT * FROM deliveries_figures()"
 END: LiteralString = "SELECT delivery_end($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
+GIVE_UP: LiteralString = "SELECT deliveries_give_up($1, $2, $3, $4, $5) AS dead"
 RETRY: LiteralString = "SELECT delivery_retry($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 REDELIVER: LiteralString = "SELECT delivery_redeliver($1, $2, $3, $4) AS outcome"
 GET: LiteralString = """
@@ -65,7 +66,7 @@ class Delivery:
 
     ``attempt`` counts from 1, anew after a redelivery; ``fence`` grows with every claim, so that an answer that comes
     after its hold ran out changes nothing. ``secret`` is ``push_configs.PushSecret`` sealed, None without one.
-    ``body`` is the event's StreamResponse as JSON text.
+    ``body`` is the event's StreamResponse as JSON text; ``age_seconds`` is how old the event was at the claim.
     """
 
     tenant: str
@@ -77,7 +78,7 @@ class Delivery:
     secret: bytes | None
     destination: str
     body: str
-    created_at: datetime
+    age_seconds: float
 
     @property
     def id(self) -> str:
@@ -179,7 +180,7 @@ def _delivery(row: Record) -> Delivery:
         secret=row["secret"],
         destination=row["destination"],
         body=row["body"],
-        created_at=row["created_at"],
+        age_seconds=row["age"],
     )
 
 
@@ -200,6 +201,15 @@ async def failed(
     key = delivery.key
     args = (delivery.tenant, key.task_id, key.config_id, key.seq, delivery.fence)
     return (await db.call(RETRY, *args, status, error, retry_seconds))["ours"]
+
+
+async def give_up(db: Database, receiver: Receiver, *, older_seconds: float, error: str, limit: int = 100) -> int:
+    """For a receiver that does not answer: what is due to it and older than this is dead, and what waits behind that.
+
+    Nothing that is being sent. Up to ``limit`` lines and so many of each; how many are dead, 0 when none is left.
+    ``error`` is shown to the tenant. Raises Unavailable.
+    """
+    return (await db.call(GIVE_UP, *receiver, older_seconds, error, limit))["dead"]
 
 
 async def _end(db: Database, delivery: Delivery, state: str, status: int | None, error: str | None) -> bool:
@@ -247,7 +257,8 @@ def _state(row: Record) -> DeliveryState:
 
 
 async def redeliver(db: Database, tenant: str, key: DeliveryId) -> Redelivered | StillPending | DeliveryMissing:
-    """Send one that was delivered or is dead once more, with a whole schedule of attempts. Raises Unavailable."""
+    """Send one that was delivered or is dead once more; attempts count anew, the event's age does not. Raises
+    Unavailable."""
     row = await db.call(REDELIVER, tenant, key.task_id, key.config_id, key.seq)
     match row["outcome"]:
         case "applied":

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from app import metrics
@@ -24,7 +23,7 @@ from app.ledger.wakeups import DELIVERIES_KEY, Wakeups
 from app.loops import Loop, LoopConfig
 from app.webhooks.breaker import Breaker
 from app.webhooks.notify import TIMEOUT_SECONDS, Notification, Notifier, Outcome
-from app.webhooks.schedule import pause_after
+from app.webhooks.schedule import MAX_AGE_SECONDS, pause_after
 
 log = logging.getLogger("waystation.webhooks")
 _random = random.SystemRandom()
@@ -132,18 +131,27 @@ class Sender(Loop):
         self._signal.set()
 
     async def _send(self, delivery: Delivery) -> None:
-        held_until = time.monotonic() + self._hold_seconds
+        start = time.monotonic()
         try:
             outcome = await self._post(delivery)
             if outcome.silent:
                 self._breaker.failed(delivery.receiver)
             elif outcome.status is not None:
                 self._breaker.answered(delivery.receiver)
-            await self._record(delivery, outcome, held_until)
+            age = delivery.age_seconds + time.monotonic() - start
+            await self._record(delivery, outcome, age, held_until=start + self._hold_seconds)
+            if outcome.silent and delivery.receiver in self._breaker.probed():
+                await self._give_up(delivery.receiver)
         except Unavailable:
             log.warning("PostgreSQL is away: a notification will be sent again")
         except Exception:
             log.exception("what became of a notification could not be recorded")
+
+    async def _give_up(self, receiver: Receiver) -> None:
+        """One request at a time would take longer than a day to find each event older than a day."""
+        error = "The receiver does not answer, and the event is more than a day old"
+        while dead := await deliveries.give_up(self._db, receiver, older_seconds=MAX_AGE_SECONDS, error=error):
+            metrics.DELIVERIES.labels("dead").inc(dead)
 
     async def _post(self, delivery: Delivery) -> Outcome:
         """A fault of ours is a failed attempt as well: without an end it would hold up its line for ever."""
@@ -165,24 +173,23 @@ class Sender(Loop):
             log.exception("a notification could not be sent")
             return Outcome(None, "The notification could not be sent")
 
-    async def _record(self, delivery: Delivery, outcome: Outcome, held_until: float) -> None:
+    async def _record(self, delivery: Delivery, outcome: Outcome, age: float, *, held_until: float) -> None:
         """Write down what came of it, tried again while the delivery is ours: else it would be sent twice."""
         while True:
             try:
-                await self._write(delivery, outcome)
+                await self._write(delivery, outcome, age)
                 return
             except Unavailable:
                 if time.monotonic() + RECORD_PAUSE_SECONDS > held_until:
                     raise
             await asyncio.sleep(RECORD_PAUSE_SECONDS * _random.uniform(0.5, 1))
 
-    async def _write(self, delivery: Delivery, outcome: Outcome) -> None:
-        age = (datetime.now(UTC) - delivery.created_at).total_seconds()
+    async def _write(self, delivery: Delivery, outcome: Outcome, age: float) -> None:
         if outcome.error is None:
             assert outcome.status is not None
             if await deliveries.delivered(self._db, delivery, outcome.status):
                 metrics.DELIVERIES.labels("delivered").inc()
-                metrics.DELIVERY_SECONDS.observe(max(0.0, age))
+                metrics.DELIVERY_SECONDS.observe(age)
             return
         pause = None
         if not outcome.final:

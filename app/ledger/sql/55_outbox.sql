@@ -84,7 +84,7 @@ END $$;
 CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_each int, p_busy text[], p_counts int[], p_avoid text[],
     p_full text[], p_hold double precision)
 RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence int, attempt int, url text, scheme text,
-  secret bytea, destination text, body text, created_at timestamptz)
+  secret bytea, destination text, body text, age double precision)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,7 +113,7 @@ BEGIN
      WHERE s.tenant_id = v_tenants[i] AND s.task_id = v_tasks[i] AND s.config_id = v_configs[i] AND s.seq = v_seqs[i]
     RETURNING s.* INTO d;
     RETURN QUERY SELECT d.tenant_id, d.task_id, d.config_id, d.seq, d.fence, d.attempts, c.url, c.scheme, c.secret,
-      d.destination, e.body, d.created_at
+      d.destination, e.body, extract(epoch FROM v_at - d.created_at)::double precision
      FROM push_configs c, events e
      WHERE c.tenant_id = v_tenants[i] AND c.task_id = v_tasks[i] AND c.config_id = v_configs[i]
        AND e.tenant_id = v_tenants[i] AND e.task_id = v_tasks[i] AND e.seq = v_seqs[i];
@@ -166,7 +166,7 @@ END $$;
 -- or it has ended, or its config is gone.
 CREATE OR REPLACE FUNCTION delivery_end(p_tenant text, p_task uuid, p_config text, p_seq bigint, p_fence int, p_state text,
     p_status int, p_error text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE v_at timestamptz := ledger_enter(p_tenant); v_next bigint;
+DECLARE v_at timestamptz := ledger_enter(p_tenant);
 BEGIN
   PERFORM 1 FROM push_configs WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config FOR NO KEY UPDATE;
   UPDATE deliveries SET state = p_state, due_at = NULL, last_status = p_status, last_error = p_error, ended_at = v_at
@@ -175,10 +175,43 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  v_next := line_head(p_tenant, p_task, p_config);  -- after a redelivery it is due already
-  UPDATE deliveries SET due_at = v_at
-   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = v_next AND due_at IS NULL;
+  PERFORM line_go_on(p_tenant, p_task, p_config, v_at);
   RETURN true;
+END $$;
+
+-- The head of a line is due, unless it was already. The caller holds the config's row.
+CREATE OR REPLACE FUNCTION line_go_on(p_tenant text, p_task uuid, p_config text, p_at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE v_head bigint := line_head(p_tenant, p_task, p_config);
+BEGIN
+  UPDATE deliveries SET due_at = p_at
+   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = v_head AND due_at IS NULL;
+END $$;
+
+-- For a receiver that does not answer: what is due to it and is older than p_older seconds is dead, and so is what waits
+-- behind that. Nothing that is being sent. Up to p_limit lines, of each up to p_limit; how many are dead.
+CREATE OR REPLACE FUNCTION deliveries_give_up(p_tenant text, p_destination text, p_older double precision, p_error text,
+    p_limit int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE v_at timestamptz := ledger_enter(p_tenant); v_before timestamptz := v_at - make_interval(secs => p_older);
+  l record; v_of_line bigint; v_dead bigint := 0;
+BEGIN
+  FOR l IN SELECT DISTINCT x.task_id, x.config_id
+             FROM (SELECT task_id, config_id FROM deliveries WHERE tenant_id = p_tenant AND destination = p_destination
+                      AND due_at <= v_at AND created_at < v_before ORDER BY due_at LIMIT p_limit) x
+            ORDER BY x.task_id, x.config_id LOOP
+    PERFORM 1 FROM push_configs WHERE tenant_id = p_tenant AND task_id = l.task_id AND config_id = l.config_id
+      FOR NO KEY UPDATE;
+    UPDATE deliveries SET state = 'dead', due_at = NULL, last_error = p_error, ended_at = v_at
+     WHERE tenant_id = p_tenant AND task_id = l.task_id AND config_id = l.config_id AND state = 'pending'
+       AND destination = p_destination AND created_at < v_before AND (due_at IS NULL OR due_at <= v_at)
+       AND seq <= (SELECT max(x.seq) FROM (SELECT s.seq FROM deliveries s WHERE s.tenant_id = p_tenant
+                      AND s.task_id = l.task_id AND s.config_id = l.config_id AND s.state = 'pending'
+                    ORDER BY s.seq LIMIT p_limit) x);
+    GET DIAGNOSTICS v_of_line = ROW_COUNT;
+    v_dead := v_dead + v_of_line;
+    PERFORM line_go_on(p_tenant, l.task_id, l.config_id, v_at);
+  END LOOP;
+  RETURN v_dead;
 END $$;
 
 -- It did not arrive and is due again in p_delay seconds. False as above.

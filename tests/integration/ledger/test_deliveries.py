@@ -144,6 +144,54 @@ async def test_the_receiver_that_waited_longest_comes_first_and_avoided_ones_not
     assert [one.destination for one in await claim(bench, avoid=(("a", TWO),))] == []
 
 
+async def aged(bench: Bench, task_id: UUID, days: int, *, before: int = 100) -> None:
+    """The task's events with seqs less than ``before`` are that much older."""
+    async with bench.db.tenant(bench.tenant) as connection:
+        await connection.execute(
+            "UPDATE deliveries SET created_at = created_at - $4 * interval '1 day'"
+            " WHERE tenant_id = $1 AND task_id = $2 AND seq < $3",
+            *(bench.tenant, task_id, before, days),
+        )
+
+
+async def give_up(bench: Bench, limit: int = 100) -> int:
+    return await deliveries.give_up(bench.db, ("a", ONE), older_seconds=86400, error="no answer", limit=limit)
+
+
+async def test_a_claimed_delivery_says_how_old_its_event_is(bench: Bench) -> None:
+    await aged(bench, await task_with(bench), 2)
+    assert 2 * 86400 <= (await take(bench)).age_seconds < 3 * 86400
+
+
+async def test_what_became_too_old_for_a_receiver_that_does_not_answer_is_dead(bench: Bench) -> None:
+    held, old, half, young = [await task_with(bench) for _ in range(4)]
+    elsewhere = await task_with(bench, "https://two.example/b")
+    foreign = await task_with(replace(bench, tenant="b"))
+    for task in (held, old, elsewhere):
+        await aged(bench, task, 2)
+    await aged(replace(bench, tenant="b"), foreign, 2)
+    await aged(bench, half, 2, before=5)
+    (under_way,) = await claim(bench, limit=1)
+    assert under_way.task_id == held
+    assert await give_up(bench) == 7
+    assert {(row.state, row.last_error, row.attempts) for row in await rows(bench, old)} == {("dead", "no answer", 0)}
+    assert [row.state for row in await rows(bench, half)] == ["dead", "dead", "pending", "pending", "pending"]
+    assert [seq for seq, _ in await due(bench, half)] == [5], "the line goes on with what is not too old"
+    for bench_of, task in ((bench, held), (bench, young), (bench, elsewhere), (replace(bench, tenant="b"), foreign)):
+        assert {row.state for row in await rows(bench_of, task)} == {"pending"}
+    assert await give_up(bench) == 0
+    assert await deliveries.delivered(bench.db, under_way, 200)
+
+
+async def test_giving_up_goes_on_to_the_end_in_small_steps(bench: Bench) -> None:
+    tasks = [await task_with(bench) for _ in range(3)]
+    for task in tasks:
+        await aged(bench, task, 2)
+    steps = [await give_up(bench, limit=2) for _ in range(10)]
+    assert (sum(steps), max(steps), steps[-1]) == (15, 4, 0)
+    assert {row.state for row in await rows(bench)} == {"dead"}
+
+
 @pytest.mark.parametrize("ended", ["delivered", "dead"])
 async def test_a_redelivery_stands_beside_its_line(bench: Bench, ended: str) -> None:
     task_id = await task_with(bench)

@@ -133,6 +133,19 @@ async def test_a_receiver_that_is_down_is_left_alone_and_uses_up_no_attempts(pos
     assert len(tasks) == 30
 
 
+async def test_a_receiver_that_is_gone_keeps_nothing_for_much_more_than_a_day(post: Post) -> None:
+    """However much is due: it is asked so seldom that each event's own attempt would come after months."""
+    url = f"http://127.0.0.1:{free_port()}/x"
+    tasks = [await post.task(url) for _ in range(30)]
+    async with post.bench.db.tenant("a") as connection:
+        await connection.execute("UPDATE deliveries SET created_at = created_at - interval '25 h'")
+    sender = post.sender(pause=pause_after)
+    sender.start()
+    for task in tasks:
+        assert {row.state for row in await post.ended(task)} == {"dead"}
+    assert sum(row.attempts for row in await post.rows()) < 2 * PER_RECEIVER + THRESHOLD
+
+
 async def test_a_receiver_that_comes_back_gets_everything_in_order(post: Post, hooks: Receiver) -> None:
     hooks.script("/x", *[Trouble.RESET] * 4)
     tasks = [await post.task(hooks.url("/x"), chunks=3) for _ in range(3)]
