@@ -11,7 +11,8 @@ from starlette.responses import Response
 from app import offload
 from app.errors import TaskNotCancelable, TaskTerminal
 from app.operations import read_events
-from app.operations.agent_card import require_streaming
+from app.operations.agent_card import active_extensions, require_streaming
+from app.operations.agent_doors import AgentDoor
 from app.operations.answers import load_of_agent
 from app.operations.cancel_task import cancel_task
 from app.operations.cursors import Cursor, latest
@@ -59,7 +60,7 @@ def endpoints(base: str) -> Iterator[Endpoint]:
 
 async def submit(call: Call) -> Response:
     """Stored when it is answered; nobody waits for the agent."""
-    door = await enter(call)
+    door = await _enter(call)
     body = await call.json()
     submission = parse(Submission, {} if body is None else body)
     key = call.ctx.idempotency_key
@@ -72,14 +73,14 @@ async def submit(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     """The task as it is."""
-    door = await enter(call)
+    door = await _enter(call)
     answer = await get_task(call.gateway.operations, call.ctx, door, GetTaskRequest(id=_task_id(call)))
     return await _answer(call, answer.body)
 
 
 async def cancel(call: Call) -> Response:
     """The canceled task; 409 when it has ended before. A body may come, and says nothing."""
-    door = await enter(call)
+    door = await _enter(call)
     await call.body()
     request = CancelTaskRequest(id=_task_id(call))
     try:
@@ -95,7 +96,7 @@ async def stream(call: Call) -> Response:
     The log is read from the start in any case, for what an event is here depends on those before it. A cursor that
     this log cannot serve counts as none: the dialect has no word for it.
     """
-    door = await enter(call)
+    door = await _enter(call)
     require_streaming(door.agent)
     ops, caller, task_id = call.gateway.operations, call.caller, _task_id(call)
     cursor = latest(call.ctx.last_event_id)
@@ -118,6 +119,14 @@ async def stream(call: Call) -> Response:
         )
 
     return stream_response(call, log, show_event)
+
+
+async def _enter(call: Call) -> AgentDoor:
+    """The agent. Raises ExtensionSupportRequired, as all doors do, for one whose card requires an extension: a client
+    that knows it must ask for it here too."""
+    door = await enter(call)
+    active_extensions(door.agent, call.ctx.extensions)
+    return door
 
 
 def _task_id(call: Call) -> str:

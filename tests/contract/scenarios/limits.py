@@ -32,7 +32,8 @@ V0_3 = (
     Limit("in 0.3 texts and data have no media type", rows={"texts and data with media types"}),
 )
 ACCESS = {"with a bad token", "with an expired token", "without the scope", "of an unknown agent",
-          "of a private agent of another tenant", "with an Idempotency-Key that is too long"}  # fmt: skip
+          "of a private agent of another tenant", "without an extension that the card requires",
+          "with an Idempotency-Key that is too long"}  # fmt: skip
 MISSING = {
     "an unknown task",
     "a malformed id",
@@ -49,8 +50,7 @@ LIMITS: dict[str, tuple[Limit, ...]] = {
               all_but={"a new task at once", *ACCESS}),
         Limit("its streams replay from the start, in words of their own", {"SubscribeToTask"},
               all_but=ACCESS | MISSING),
-        Limit("it knows neither versions nor extensions", {"GetTask", "CancelTask"},
-              rows={"with an unsupported version", "without an extension that the card requires"}),
+        Limit("it knows no versions", {"GetTask", "CancelTask"}, rows={"with an unsupported version"}),
         Limit("it shows no history of messages", {"GetTask", "CancelTask"},
               rows={"a task without its history", "a negative historyLength", "a task with a question"}),
         Limit("it has no word for this state", {"GetTask"}, rows={"a rejected task", "a task that needs a sign-in"}),
