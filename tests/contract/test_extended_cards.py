@@ -10,10 +10,9 @@ from tests.contract.conftest import Agent
 from tests.contract.doors import DoorError, say
 from tests.contract.every_door import DOORS
 from tests.contract.test_card_signatures import verifier
-from tests.support.broker import free_port
 from tests.support.tokens import bearer, mint
 
-BROKER_ENVIRONMENT = {"WAYSTATION_GRPC_PORT": str(free_port())}
+BROKER_ENVIRONMENT = {"WAYSTATION_GRPC_PORT": "0"}
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"
 SECRET = "only for those who are known"

@@ -8,10 +8,9 @@ import pytest
 from tests.contract.conftest import Agent
 from tests.contract.doors import DoorError, say, short, state, text
 from tests.contract.every_door import DOORS
-from tests.support.broker import free_port
 from tests.support.worker import artifact, status
 
-BROKER_ENVIRONMENT = {"WAYSTATION_GRPC_PORT": str(free_port())}
+BROKER_ENVIRONMENT = {"WAYSTATION_GRPC_PORT": "0"}
 
 
 ALL = [name for name in DOORS if name != "legacy"]

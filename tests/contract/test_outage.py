@@ -15,7 +15,7 @@ from tests.contract.scenarios import Scenario, worlds
 from tests.contract.scenarios.access import GOOD
 from tests.contract.scenarios.limits import why_not
 from tests.contract.test_scenarios import ALL_SCOPES
-from tests.support.broker import BrokerProcess, free_port
+from tests.support.broker import BrokerProcess
 from tests.support.postgres import OwnPostgres
 
 
@@ -34,7 +34,7 @@ async def test_every_operation_is_unavailable_while_postgresql_is_away(
     own_postgres: OwnPostgres, start_broker: Callable[..., BrokerProcess]
 ) -> None:
     await migrate(own_postgres.dsn())
-    broker = start_broker(database_url=own_postgres.dsn(), WAYSTATION_GRPC_PORT=str(free_port()))
+    broker = start_broker(database_url=own_postgres.dsn(), WAYSTATION_GRPC_PORT="0")
     agent = Agent(broker, "rest")
     agent.register()
     async with AsyncExitStack() as stack:

@@ -6,6 +6,7 @@ thread: the process ends with the thread that started it, so that nothing outliv
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -44,8 +45,8 @@ class BrokerProcess:
 
     @property
     def grpc_target(self) -> str:
-        """host:port of the gRPC door of a broker that was given WAYSTATION_GRPC_PORT."""
-        return f"127.0.0.1:{self._environment['WAYSTATION_GRPC_PORT']}"
+        """host:port of the gRPC door of a broker that was given WAYSTATION_GRPC_PORT (0: any), where it last said."""
+        return re.findall(r"listening for gRPC on ([\d.]+:\d+)", self.output())[-1]
 
     @property
     def pid(self) -> int:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.contract.doors import Door
 from tests.contract.grpc_door import GrpcDoor
-from tests.support.broker import BrokerProcess, card, free_port
+from tests.support.broker import BrokerProcess, card
 from tests.support.postgres import SharedPostgres, run_sync
 from tests.support.tokens import mint
 from tests.support.worker import LeaseWorker
@@ -45,7 +45,7 @@ class At:
 
 def start(start_broker: StartBroker, database_url: str | None = None, **environment: str) -> At:
     """A broker of a test's own with the agent ``clerk``."""
-    broker = start_broker(database_url, WAYSTATION_GRPC_PORT=str(free_port()), **environment)
+    broker = start_broker(database_url, **{"WAYSTATION_GRPC_PORT": "0"} | environment)
     register(broker, "clerk")
     return At(broker, "clerk")
 
@@ -69,7 +69,7 @@ def grpc_broker(
     """
     name = run_sync(postgres_server.create_database(template_database))
     log: Path = tmp_path_factory.mktemp("broker") / "broker.log"
-    environment = {"WAYSTATION_GRPC_PORT": str(free_port())} | getattr(request.module, "BROKER_ENVIRONMENT", {})
+    environment = {"WAYSTATION_GRPC_PORT": "0"} | getattr(request.module, "BROKER_ENVIRONMENT", {})
     process = BrokerProcess(postgres_server.dsn(name), log, **environment)
     process.start()
     yield process

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.doors import say
 from tests.contract.grpc_door import GrpcDoor
 from tests.integration.grpc.conftest import At, StartBroker
-from tests.support.broker import ROOT, BrokerProcess, free_port
+from tests.support.broker import ROOT, BrokerProcess
 from tests.support.tokens import DEV_SECRET, bearer, mint
 
 pytestmark = pytest.mark.usefixtures("database_url")  # made before a test's event loop runs
@@ -58,7 +58,7 @@ async def test_port_0_takes_a_free_one_and_the_card_names_it(start_broker: Start
 
 
 async def test_the_card_names_the_public_address(start_broker: StartBroker) -> None:
-    broker = start_broker(WAYSTATION_GRPC_PORT=str(free_port()), WAYSTATION_PUBLIC_GRPC_URL="grpc.example.com:443")
+    broker = start_broker(WAYSTATION_GRPC_PORT="0", WAYSTATION_PUBLIC_GRPC_URL="grpc.example.com:443")
     broker.register_agent("clerk")
     assert card_interfaces(broker, "clerk")["GRPC"][0]["url"] == "grpc.example.com:443"
 
@@ -70,7 +70,7 @@ def test_without_the_setting_there_is_no_door_and_no_interface(broker: BrokerPro
 
 
 async def test_an_empty_routing_key_is_the_default_agent(start_broker: StartBroker) -> None:
-    broker = start_broker(WAYSTATION_GRPC_PORT=str(free_port()), WAYSTATION_DEFAULT_AGENT="clerk")
+    broker = start_broker(WAYSTATION_GRPC_PORT="0", WAYSTATION_DEFAULT_AGENT="clerk")
     broker.register_agent("clerk")
     async with (
         GrpcDoor(broker.grpc_target, "", mint("a")) as door,

@@ -3,7 +3,6 @@
 
 import asyncio
 import signal
-import time
 from typing import Any
 
 import grpc
@@ -30,7 +29,7 @@ def health(channel: grpc.aio.Channel) -> Any:
 
 def second(start_broker: StartBroker, first: At) -> At:
     """Another replica on the same database."""
-    broker = start_broker(first.broker.database_url, WAYSTATION_GRPC_PORT=str(free_port()))
+    broker = start_broker(first.broker.database_url, WAYSTATION_GRPC_PORT="0")
     return At(broker, first.agent)
 
 
@@ -92,9 +91,7 @@ async def test_sigterm_under_twenty_streams(start_broker: StartBroker) -> None:
         while (await other.door().list())["totalSize"] < 2:
             await asyncio.sleep(0.02)
 
-        begun = time.monotonic()
-        code = await asyncio.to_thread(at.broker.terminate, 10)
-        assert (code, time.monotonic() - begun < 6) == (0, True)
+        assert await asyncio.to_thread(at.broker.terminate, 15) == 0, "before the grace of other calls (20 s) is over"
         assert state(await blocking) == "SUBMITTED"
         assert (await watch.read()).status == NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
@@ -127,16 +124,14 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_stop(start_broke
             lease = await worker.lease_one()
             for number in range(8):
                 await worker.write(lease, artifact(f"x{number}", "x" * 1_000_000))
-            begun = time.monotonic()
-            code = await asyncio.to_thread(at.broker.terminate, 20)
-            assert (code, time.monotonic() - begun < 9) == (0, True)
+            assert await asyncio.to_thread(at.broker.terminate, 15) == 0, "before the grace of other calls is over"
             assert stalled.first is not None, "its first message is still there, unread"
         assert '"level": "error"' not in at.broker.output()
 
 
 async def test_kill_9_and_reconnect(start_broker: StartBroker) -> None:
     """salesagent#2257: the task is as it was; the stream goes on after its cursor, on the same channel."""
-    at = start(start_broker)
+    at = start(start_broker, WAYSTATION_GRPC_PORT=str(free_port()))
     options: list[tuple[str, Any]] = [
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 500),

@@ -174,7 +174,7 @@ async def test_a_stream_ends_with_its_token(at: At) -> None:
     async with door.open("SubscribeToTask", {"id": task["id"]}) as stream:
         error, _ = await last_words(door, stream)
     assert error.reason == "UNAUTHENTICATED"
-    assert ends - 0.1 <= time.time() <= ends + 3
+    assert time.time() >= ends - 0.1
 
 
 async def test_a_stream_is_recycled_with_retry_info(start_broker: StartBroker) -> None:
