@@ -13,6 +13,7 @@ from app.operations.registry import OPERATIONS
 from tests.contract.doors import DoorError, say, short, state
 from tests.contract.grpc_door import RESUME, SERVICE
 from tests.integration.grpc.conftest import At
+from tests.support.broker import card
 from tests.support.tokens import mint
 from tests.support.worker import artifact, status
 
@@ -160,6 +161,17 @@ async def test_push_configs_are_made_read_listed_and_deleted(at: At) -> None:
     assert {config["id"] for config in listed["configs"]} == {config["id"] for config in made}
     assert await door.call("DeleteTaskPushNotificationConfig", {"taskId": task["id"], "id": made[0]["id"]}) == {}
     assert SERVICE.methods_by_name["DeleteTaskPushNotificationConfig"].output_type == empty_pb2.Empty.DESCRIPTOR
+
+
+async def test_the_extended_card_names_this_door(at: At) -> None:
+    described = card(at.agent, extendedAgentCard=True)
+    extended = described | {"description": "For those who have signed in."}
+    at.broker.register_agent(at.agent, card=described, extendedCard=extended)
+    shown = await at.door().call("GetExtendedAgentCard", {})
+    assert (shown["description"], shown["capabilities"]["extendedAgentCard"]) == (extended["description"], True)
+    interfaces = [row for row in shown["supportedInterfaces"] if row["protocolBinding"] == "GRPC"]
+    here = {"url": at.broker.grpc_target, "protocolBinding": "GRPC", "tenant": at.agent, "protocolVersion": "1.0"}
+    assert interfaces == [here]
 
 
 async def test_raw_grpc_as_grpcurl_speaks_it(at: At) -> None:
