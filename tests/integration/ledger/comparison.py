@@ -116,7 +116,7 @@ class Comparison(RuleBasedStateMachine):
         texts = {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown.get("artifacts", [])}
         self.agree(texts, {name: texts for name, (_, texts) in task.artifacts.items()})
         said = [one["messageId"] for one in shown["history"] if one["role"] == "ROLE_USER"]
-        self.agree(said, list(dict.fromkeys(turn.message_id for turn in task.turns)))
+        self.agree(said, [turn.message_id for turn in task.turns])
 
     async def _read(self, task: Task, after: int) -> tuple[LoadedTask | None, EventPage | None]:
         tenant = task.sender.tenant
