@@ -24,7 +24,7 @@ from app import metrics
 from app.net.addresses import Address
 from app.net.answers import Answer, EgressFailed, Reading
 from app.net.connections import Connections
-from app.net.names import Resolve, resolve
+from app.net.names import Resolve, Resolver
 from app.net.policy import EgressPolicy, OperatorPolicy, Policy
 from app.net.targets import EgressRefused, Target, parse
 
@@ -44,13 +44,13 @@ _OUR_HEADERS: Final = frozenset(
 
 
 class Egress:
-    """Calls out by one ``policy``. ``resolve`` finds addresses, ``tls`` says whose certificates are trusted (certifi's
-    by default).
+    """Calls out by one ``policy``. ``resolve`` finds addresses (the system's resolver by default), ``tls`` says whose
+    certificates are trusted (certifi's by default).
     """
 
-    def __init__(self, policy: Policy, *, resolve: Resolve = resolve, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, policy: Policy, *, resolve: Resolve | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._policy = policy
-        self._resolve = resolve
+        self._resolve = resolve or Resolver()
         self._tls = tls
         self._connections = Connections()
 

@@ -1,0 +1,49 @@
+"""Names that are served slowly on purpose hold up nothing but lookups of their own kind, and not the event loop."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from app.net.egress import Egress, EgressPolicy, OperatorPolicy
+from app.net.names import LOOKUPS_AT_ONCE
+from app.webhooks.sender import PER_TENANT
+
+PATIENCE = 30
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Lookups of slow.example wait for it; all others are of this machine."""
+    answered = threading.Event()
+
+    def look_up(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        if host == "slow.example":
+            answered.wait(PATIENCE)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    yield answered
+    answered.set()
+
+
+async def test_the_issuers_keys_do_not_wait_for_webhooks_names(slow: threading.Event) -> None:
+    webhooks, keys = Egress(EgressPolicy()), Egress(OperatorPolicy())
+    vetted = [
+        asyncio.create_task(webhooks.vet("https://slow.example/", timeout=PATIENCE)) for _ in range(LOOKUPS_AT_ONCE)
+    ]
+    await asyncio.wait_for(keys.vet("https://idp.example/", timeout=PATIENCE), PATIENCE / 2)
+    assert not any(call.done() for call in vetted)
+    slow.set()
+    await asyncio.gather(*vetted)
+
+
+async def test_one_tenants_names_leave_threads_for_those_of_others(slow: threading.Event) -> None:
+    egress = Egress(EgressPolicy())
+    vetted = [asyncio.create_task(egress.vet("https://slow.example/", timeout=PATIENCE)) for _ in range(2 * PER_TENANT)]
+    await asyncio.wait_for(egress.vet("https://other.example/", timeout=PATIENCE), PATIENCE / 2)
+    assert not any(call.done() for call in vetted)
+    slow.set()
+    await asyncio.gather(*vetted)
