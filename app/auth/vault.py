@@ -56,10 +56,6 @@ class Vault:
         except InvalidTag:
             raise VaultError("damaged, or of another row") from None
 
-    def needs_resealing(self, sealed: bytes) -> bool:
-        """Whether ``sealed`` is under another key than the first, which may go once nothing is."""
-        return not sealed.startswith(self._keys[0].head)
-
 
 def _derive(secret: bytes) -> _Key:
     # RFC 5869. The same secrets serve other purposes; no two of them share a key, and the id tells nothing of it.

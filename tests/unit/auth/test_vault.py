@@ -84,14 +84,6 @@ def test_the_first_key_seals_and_all_open() -> None:
     assert Vault([OLD, NEW]).open(new, tenant="a", row="config:1") == SECRET
 
 
-def test_what_an_old_key_sealed_is_told_apart() -> None:
-    before, rotating = Vault([OLD]), Vault([NEW, OLD])
-    old = sealed_by(before)
-    assert rotating.needs_resealing(old)
-    assert not before.needs_resealing(old)
-    assert not rotating.needs_resealing(sealed_by(rotating))
-
-
 def test_an_error_does_not_quote_the_secret(vault: Vault) -> None:
     with pytest.raises(VaultError) as error:
         vault.open(SECRET, tenant="a", row="config:1")
