@@ -11,7 +11,6 @@ from app.errors import Conflict, InvalidArgument, NotFound
 from app.ledger import deliveries, webhook_secrets
 from app.ledger.deliveries import DeliveryId, DeliveryMissing, DeliveryState, Redelivered, StillPending
 from app.ledger.rows import JsonObject
-from app.ledger.wakeups import DELIVERIES_KEY
 from app.ledger.webhook_secrets import SigningSecret
 from app.operations.answers import parse_task_id
 from app.operations.deps import Operations
@@ -61,7 +60,7 @@ async def redeliver(ops: Operations, caller: Caller, delivery_id: str) -> JsonOb
     outcome = await deliveries.redeliver(ops.db, caller.tenant, key)
     match outcome:
         case Redelivered():
-            ops.wakeups.bump(DELIVERIES_KEY)
+            pass
         case StillPending():
             raise Conflict("The delivery is pending: it is sent without being asked for")
         case DeliveryMissing():

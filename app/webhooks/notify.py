@@ -42,7 +42,7 @@ class Notification:
     url: str
     scheme: str | None
     secret: bytes | None
-    body: str
+    body: bytes
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -96,7 +96,7 @@ class Notifier:
                 "POST",
                 one.url,
                 headers=headers,
-                content=one.body.encode(),
+                content=one.body,
                 timeout=self._timeout_seconds,
                 max_bytes=MAX_ANSWER_BYTES,
             )
@@ -120,9 +120,7 @@ class Notifier:
             "A2A-Version": "1.0",
             "User-Agent": _USER_AGENT,
             **one.headers,
-            **signing.headers(
-                await self._signing_keys(one.tenant), one.webhook_id, int(self._clock()), one.body.encode()
-            ),
+            **signing.headers(await self._signing_keys(one.tenant), one.webhook_id, int(self._clock()), one.body),
         }
         if one.scheme:
             headers["Authorization"] = f"{one.scheme} {secret.credentials}".rstrip()

@@ -164,7 +164,7 @@ class Sender(Loop):
                     url=delivery.url,
                     scheme=delivery.scheme,
                     secret=delivery.secret,
-                    body=delivery.body,
+                    body=delivery.body.encode(),
                 )
             )
         except Unavailable:

@@ -51,7 +51,7 @@ class Trials:
                     url=config.url,
                     scheme=config.scheme,
                     secret=config.secret,
-                    body=_body(loaded),
+                    body=_body(loaded).encode(),
                     headers={TEST_HEADER: "true"},
                 )
             )
