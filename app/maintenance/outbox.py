@@ -22,9 +22,8 @@ class Outbox(Loop):
         self._kept_seconds = kept_seconds
 
     async def run_once(self) -> bool:
-        more = False
         async for page in tenants.pages(self._db):
             for tenant, (state, seconds) in itertools.product(page, self._kept_seconds.items()):
-                gone = await deliveries.purge(self._db, tenant, state=state, older_seconds=seconds, limit=PAGE)
-                more |= gone == PAGE
-        return more
+                while await deliveries.purge(self._db, tenant, state=state, older_seconds=seconds, limit=PAGE) == PAGE:
+                    pass  # here and now: another round would ask all the other tenants again
+        return False
