@@ -38,7 +38,10 @@ async def live(db: Database, vault: Vault, tenant: str) -> list[SigningSecret]:
 
 
 async def rotate(db: Database, vault: Vault, tenant: str, *, overlap_seconds: float) -> list[SigningSecret]:
-    """Make a new secret; the newest of the old ones signs beside it for ``overlap_seconds``, others end at once."""
+    """Make a new secret; the newest of the old ones signs beside it for ``overlap_seconds``, others end at once.
+
+    Answers as ``live``. Raises VaultError, Unavailable.
+    """
     return _opened(vault, tenant, await db.fetch(ROTATE, tenant, *_made(vault, tenant), overlap_seconds))
 
 

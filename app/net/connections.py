@@ -87,7 +87,7 @@ class Connection:
 
 
 class Connections:
-    """The idle ones: at most ``MAX_IDLE``, each for about ``KEEP_ALIVE_SECONDS``."""
+    """The idle ones: at most ``MAX_IDLE``; those idle for ``KEEP_ALIVE_SECONDS`` are closed by the next ``take``."""
 
     def __init__(self) -> None:
         self._idle: list[Connection] = []
