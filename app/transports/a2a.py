@@ -1,15 +1,18 @@
-"""What the A2A doors have in common: which agent, which headers, and an operation's stream as frames."""
+"""What the A2A doors have in common: which agent, which version and extensions, and an operation's results over HTTP.
 
-from collections.abc import Callable
-from dataclasses import replace
+A door of HTTP is ``enter``, ``negotiated``, its own reading of the request, and ``respond``.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from starlette.responses import Response
 
+from app import offload
 from app.auth.caller import CallContext
 from app.operations.agent_card import active_extensions
 from app.operations.agent_doors import AgentDoor, open_door
-from app.operations.answers import Answer
 from app.operations.registry import Operation
 from app.operations.subscribe import Item, TaskStream
 from app.protocol import strict_json
@@ -17,9 +20,10 @@ from app.protocol.events import RESUME_EXTENSION
 from app.protocol.models.base import WireModel
 from app.protocol.version import EXTENSIONS_HEADER, V1_0, negotiate
 from app.transports.call_context import Call
+from app.transports.errors import RequestId
 from app.transports.sse import Source, frame, stream_response
 
-RequestId = str | int | float | None
+JsonObject = dict[str, Any]
 
 REPLAYED_HEADER = "Waystation-Replayed"
 TOTAL_CAPPED_HEADER = "Waystation-Total-Capped"
@@ -39,39 +43,51 @@ def negotiated(ctx: CallContext, door: AgentDoor, version: str = V1_0) -> CallCo
     return ctx if active == ctx.extensions else replace(ctx, extensions=active)
 
 
-async def run_unary(call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel) -> Answer:
-    answer = await operation.function(call.gateway.operations, ctx, door, request)
-    assert isinstance(answer, Answer), "a unary operation gives an Answer"
-    return answer
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How a door of HTTP shows an operation's results: ``before`` and ``after`` are put around each, ``answer`` and
+    ``stream`` put them in the words of an older version. Of a large answer that takes long: not on the event loop."""
+
+    before: str = ""
+    after: str = ""
+    media_type: str = "application/json"
+    answer: Callable[[JsonObject], object] | None = None
+    stream: Callable[[TaskStream], Awaitable[Source[Item]]] | None = None
 
 
-async def run_stream(
-    call: Call,
-    ctx: CallContext,
-    operation: Operation,
-    door: AgentDoor,
-    request: WireModel,
-    wrap: tuple[str, str],
-    dialect: Callable[[TaskStream], Source[Item]] = lambda stream: stream,
+async def respond(
+    call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel, rendering: Rendering
 ) -> Response:
-    """The operation's stream; its first frames are there already, so what can fail has failed before the headers.
+    """Carry out the operation: its answer, or its open stream.
 
-    ``wrap`` is put around each StreamResponse, as ``dialect`` shows it. Raises TooManyRequests before anything is
-    stored.
+    The first frames of a stream are there already, so what can fail has failed before the headers. Raises what the
+    operation raises, and TooManyRequests for a stream, before anything is stored.
     """
-    slot = call.gateway.streams.take(ctx.caller)
-    call.on_close(slot.release)
-    stream = await operation.function(call.gateway.operations, ctx, door, request)
-    assert isinstance(stream, TaskStream), "a streaming operation gives a TaskStream"
-    call.on_close(stream.close)
-    before, after = wrap
+    if call.body_bytes:
+        ctx = replace(ctx, body_bytes=call.body_bytes)
+    if operation.streaming:
+        call.on_close(call.gateway.streams.take(ctx.caller).release)
+    result = await operation.function(call.gateway.operations, ctx, door, request)
+    if isinstance(result, TaskStream):
+        call.on_close(result.close)
+        return await _stream(call, ctx, result, rendering)
+    printed, show = strict_json.dumps(result.body), rendering.answer
+    if show is not None:
+        printed = await offload.run(len(printed), lambda: strict_json.dumps(show(result.body)))
+    headers = answer_headers(ctx, replayed=result.replayed, total_capped=result.total_capped)
+    return Response(f"{rendering.before}{printed}{rendering.after}", 200, headers, rendering.media_type)
+
+
+async def _stream(call: Call, ctx: CallContext, stream: TaskStream, rendering: Rendering) -> Response:
+    before, after = rendering.before, rendering.after
 
     def show(item: Item) -> bytes:
         """No ``event:`` name, and ids of durable rows only."""
         cursor = None if item.seq is None else f"{stream.reader.incarnation}.{item.seq}"
         return frame(f"{before}{item.body}{after}", cursor=cursor)
 
-    return stream_response(call, dialect(stream), show, answer_headers(ctx, replayed=stream.replayed))
+    source = await rendering.stream(stream) if rendering.stream else stream
+    return stream_response(call, source, show, answer_headers(ctx, replayed=stream.replayed))
 
 
 def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bool = False) -> dict[str, str]:
@@ -86,9 +102,9 @@ def answer_headers(ctx: CallContext, *, replayed: bool = False, total_capped: bo
     return headers
 
 
-def result_of(request_id: RequestId) -> tuple[str, str]:
-    """What stands before and after a result in a JSON-RPC response."""
-    return f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":', "}"
+def in_envelope(request_id: RequestId) -> Rendering:
+    """Each result as a JSON-RPC response with the request's id."""
+    return Rendering(before=f'{{"jsonrpc":"2.0","id":{strict_json.dumps(request_id)},"result":', after="}")
 
 
 def cursor_in(params: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ paths of HTTP+JSON are in ``transports.compat_rest``.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from starlette.responses import Response
 
@@ -22,8 +22,9 @@ from app.protocol.v0_3 import requests, results
 from app.protocol.v0_3.spelling import Json, Spelling
 from app.protocol.version import EXTENSIONS_HEADER, V0_3, parse_extensions
 from app.transports import errors
-from app.transports.a2a import RequestId, answer_headers, cursor_in, negotiated, result_of, run_stream, run_unary
+from app.transports.a2a import Rendering, cursor_in, in_envelope, negotiated, respond
 from app.transports.call_context import Call, require_any
+from app.transports.errors import RequestId
 from app.transports.sse import HEADERS, frame
 
 V0_3_EXTENSIONS_HEADER: Final = f"X-{EXTENSIONS_HEADER}"
@@ -82,7 +83,7 @@ async def jsonrpc(call: Call, door: AgentDoor, name: str, params: Json, request_
     require_any(call.caller, (method.operation.scope,))
     try:
         ctx = replace(context(call, door), resume_after=cursor_in(params))
-        return await answer(call, ctx, door, method, params, Spelling.JSON, result_of(request_id))
+        return await answer(call, ctx, door, method, params, Spelling.JSON, in_envelope(request_id))
     except WaystationError as error:
         asked = ",".join(call.request.headers.getlist("accept"))  # the Python SDK sends two
         wants_event = method.operation.streaming and EVENT_STREAM in asked and "json" not in asked
@@ -110,21 +111,17 @@ async def answer(
     method: Method,
     fields: Json,
     spelling: Spelling,
-    wrap: tuple[str, str] = ("", ""),
+    rendering: Rendering,
 ) -> Response:
-    """What ``method`` answers to ``fields``: a body or an open stream; ``wrap`` is put around each result."""
-    operation = method.operation
-    request = parse(operation.request, method.read(fields, spelling))
-    ctx = replace(ctx, body_bytes=call.body_bytes)
-    if operation.streaming:
-        response = await run_stream(
-            call, ctx, operation, door, request, wrap, lambda stream: _ShownStream(stream, spelling)
-        )
-    else:
-        unary = await run_unary(call, ctx, operation, door, request)
-        before, after = wrap
-        body = f"{before}{strict_json.dumps(method.show(unary.body, spelling))}{after}"
-        response = Response(body, 200, answer_headers(ctx, replayed=unary.replayed), "application/json")
+    """What ``method`` answers to ``fields``: a body or an open stream, in the words of 0.3."""
+    request = parse(method.operation.request, method.read(fields, spelling))
+    rendering = Rendering(
+        rendering.before,
+        rendering.after,
+        answer=lambda body: method.show(body, spelling),
+        stream=lambda stream: _ShownStream.of(stream, spelling),
+    )
+    response = await respond(call, ctx, method.operation, door, request, rendering)
     if EXTENSIONS_HEADER in response.headers:
         response.headers[V0_3_EXTENSIONS_HEADER] = response.headers[EXTENSIONS_HEADER]
     return response
@@ -134,24 +131,29 @@ class _ShownStream:
     """A task's stream with its items as events of 0.3."""
 
     def __init__(self, stream: TaskStream, spelling: Spelling) -> None:
+        self.opening: Sequence[Item] = ()
         self._stream = stream
         self._spelling = spelling
+
+    @classmethod
+    async def of(cls, stream: TaskStream, spelling: Spelling) -> Self:
+        shown = cls(stream, spelling)
+        shown.opening = await shown._shown(stream.opening)
+        return shown
 
     @property
     def ended(self) -> bool:
         return self._stream.ended
 
-    @property
-    def opening(self) -> Sequence[Item]:
-        return self._shown(self._stream.opening)
-
     async def next(self, timeout: float) -> Sequence[Item]:
-        items = await self._stream.next(timeout)
-        return await offload.run(sum(len(item.body) for item in items), lambda: self._shown(items))
+        return await self._shown(await self._stream.next(timeout))
 
-    def _shown(self, items: Sequence[Item]) -> list[Item]:
+    async def _shown(self, items: Sequence[Item]) -> list[Item]:
         last = len(items) - 1 if self._stream.ended else None
-        return [Item(item.seq, self._show(item.body, ends=at == last)) for at, item in enumerate(items)]
+        return await offload.run(
+            sum(len(item.body) for item in items),
+            lambda: [Item(item.seq, self._show(item.body, ends=at == last)) for at, item in enumerate(items)],
+        )
 
     def _show(self, body: str, *, ends: bool) -> str:
         return strict_json.dumps(results.event(strict_json.loads_trusted(body), self._spelling, ends=ends))

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from app.errors import InvalidParams
 from app.protocol.v0_3.spelling import Json, Spelling
-from app.transports.a2a import enter
+from app.transports.a2a import Rendering, enter
 from app.transports.call_context import Call
 from app.transports.compat import METHODS, answer, context
 from app.transports.endpoints import Door, Endpoint
@@ -57,7 +57,7 @@ def endpoints(base: str) -> Iterator[Endpoint]:
 async def _handle(call: Call, name: str) -> Response:
     door = await enter(call)
     ctx = replace(context(call, door), resume_after=call.request.query_params.get("after_sequence_number"))
-    return await answer(call, ctx, door, METHODS[name], await _fields(call), _spelling(call.request))
+    return await answer(call, ctx, door, METHODS[name], await _fields(call), _spelling(call.request), Rendering())
 
 
 async def _fields(call: Call) -> Json:

@@ -27,6 +27,7 @@ from app.protocol import strict_json
 logger = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
+RequestId = str | int | float | None
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
@@ -68,7 +69,7 @@ def rest_body(error: WaystationError) -> JsonObject:
     }
 
 
-def jsonrpc_body(error: WaystationError, request_id: str | int | float | None) -> JsonObject:
+def jsonrpc_body(error: WaystationError, request_id: RequestId) -> JsonObject:
     """A JSON-RPC 2.0 error response; ``data`` is an array of details."""
     body = {"code": error.jsonrpc_code, "message": error.message, "data": details(error)}
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
@@ -95,7 +96,7 @@ def jsonrpc_response(
     error: WaystationError,
     request_headers: Mapping[str, str],
     resource_metadata: str,
-    request_id: str | int | float | None,
+    request_id: RequestId,
 ) -> Response:
     status = error.http_status if is_http_level(error) else 200
     headers = headers_of(error, request_headers, resource_metadata)

@@ -14,18 +14,10 @@ from app.protocol import strict_json
 from app.protocol.models import parse
 from app.protocol.version import V0_3, V1_0, negotiate
 from app.transports import compat, errors
-from app.transports.a2a import (
-    RequestId,
-    answer_headers,
-    cursor_in,
-    enter,
-    negotiated,
-    result_of,
-    run_stream,
-    run_unary,
-)
+from app.transports.a2a import cursor_in, enter, in_envelope, negotiated, respond
 from app.transports.call_context import MAX_ID_CHARACTERS, Call, require_any, require_json
 from app.transports.endpoints import Door, Endpoint
+from app.transports.errors import RequestId
 from app.transports.urls import resource_metadata_url
 
 _ENVELOPE: dict[str, Any] = {
@@ -69,15 +61,11 @@ async def handle(call: Call) -> Response:
             return await compat.jsonrpc(call, door, method, params, request_id)
         operation = _operation(method, call.ctx.version)
         require_any(call.caller, (operation.scope,))
-        ctx = replace(negotiated(call.ctx, door), body_bytes=call.body_bytes)
-        request = parse(operation.request, params)
-        before, after = result_of(request_id)
+        ctx = negotiated(call.ctx, door)
         if operation.streaming:
             ctx = replace(ctx, resume_after=cursor_in(params))
-            return await run_stream(call, ctx, operation, door, request, (before, after))
-        answer = await run_unary(call, ctx, operation, door, request)
-        headers = answer_headers(ctx, replayed=answer.replayed, total_capped=answer.total_capped)
-        return Response(f"{before}{strict_json.dumps(answer.body)}{after}", 200, headers, "application/json")
+        request = parse(operation.request, params)
+        return await respond(call, ctx, operation, door, request, in_envelope(request_id))
     except ClientDisconnect:
         raise
     except Exception as error:

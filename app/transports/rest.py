@@ -9,14 +9,11 @@ from typing import cast
 
 from starlette.responses import Response
 
-from app.auth.caller import CallContext
 from app.errors import InvalidParams, NotFound
-from app.operations.agent_doors import AgentDoor
 from app.operations.registry import OPERATIONS, Operation, Route
-from app.protocol import strict_json
 from app.protocol.models import parse, parse_query
 from app.protocol.models.base import WireModel
-from app.transports.a2a import answer_headers, enter, negotiated, run_stream, run_unary
+from app.transports.a2a import Rendering, enter, negotiated, respond
 from app.transports.call_context import Call
 from app.transports.endpoints import Endpoint, media_type
 
@@ -69,19 +66,10 @@ async def _handle(call: Call, operation: Operation, *, with_body: bool) -> Respo
         raise NotFound
     ctx = negotiated(call.ctx, door)
     request = await _request(call, operation, with_body=with_body)
-    if call.body_bytes:
-        ctx = replace(ctx, body_bytes=call.body_bytes)
     _check_routing_key(request, routing_key)
     if operation.streaming:
         ctx = replace(ctx, resume_after=call.request.query_params.get("after_sequence_number"))
-        return await run_stream(call, ctx, operation, door, request, ("", ""))
-    return await _unary(call, ctx, operation, door, request)
-
-
-async def _unary(call: Call, ctx: CallContext, operation: Operation, door: AgentDoor, request: WireModel) -> Response:
-    answer = await run_unary(call, ctx, operation, door, request)
-    headers = answer_headers(ctx, replayed=answer.replayed, total_capped=answer.total_capped)
-    return Response(strict_json.dumps(answer.body), 200, headers, media_type(call.request))
+    return await respond(call, ctx, operation, door, request, Rendering(media_type=media_type(call.request)))
 
 
 async def _request(call: Call, operation: Operation, *, with_body: bool) -> WireModel:
