@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.interop.environments import (
+    INSTALL_SECONDS,
     EnvironmentMissingError,
     node_client,
     python_client,
@@ -47,6 +48,17 @@ V0_3_COMMANDS: dict[str, Callable[[], list[str]]] = {
 }
 """Clients of A2A 0.3, for the tests in ``v0_3``."""
 MakeClient = Callable[[str, str], Client]
+
+
+FIRST_USE_SECONDS = INSTALL_SECONDS + 120
+"""The first test that wants an environment waits until it is installed."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called with all tests of the run, not only this folder's."""
+    for item in items:
+        if item.get_closest_marker("interop") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(FIRST_USE_SECONDS))
 
 
 @dataclass(frozen=True)
