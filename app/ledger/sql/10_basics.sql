@@ -73,7 +73,7 @@ BEGIN
   INSERT INTO events (tenant_id, task_id, seq, kind, turn_no, attempt, actor_kind, actor_id, at, body)
   VALUES (t.tenant_id, t.task_id, p_seq, p_kind, t.turn_no, t.attempt, p_actor_kind, p_actor, p_at, p_body);
   IF t.notifies AND is_shown(p_kind) THEN
-    PERFORM outbox_put(t, p_seq, p_at);
+    PERFORM outbox_put(t, p_seq, p_seq, p_at);
   END IF;
 END $$;
 

@@ -60,9 +60,6 @@ BEGIN
     ON CONFLICT (tenant_id, task_id, producer_event_id) WHERE producer_event_id IS NOT NULL DO NOTHING;
     IF FOUND THEN
       v_seq := v_seq + 1; seqs := seqs || v_seq; v_status := v_status OR v_kind = 'status';
-      IF t.notifies THEN
-        PERFORM outbox_put(t, v_seq, v_at);
-      END IF;
       IF p_kinds[i] = 'artifact' THEN
         PERFORM artifact_touch(t, i - 1, p_artifact_ids[i], p_appends[i], p_lasts[i]);
       END IF;
@@ -70,6 +67,9 @@ BEGIN
       seqs := seqs || event_resent(t, i - 1, p_ids[i], p_hashes[i]); duplicates := duplicates || (i - 1);
     END IF;
   END LOOP;
+  IF t.notifies AND v_seq > t.last_seq THEN
+    PERFORM outbox_put(t, t.last_seq + 1, v_seq, v_at);
+  END IF;
   outcome := 'applied'; signal := q.signal;
   IF v_ends THEN
     u := lease_finish(t, q, v_at, (v_seq - t.last_seq)::int, p_worker, p_ids[n], p_hashes[n],
@@ -115,7 +115,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   ELSIF t.notifies THEN
-    PERFORM outbox_put(t, v_seq, p_at);
+    PERFORM outbox_put(t, v_seq, v_seq, p_at);
   END IF;
   UPDATE turns SET state = turn_end_name(p_state), ended_at = p_at
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND turn_no = t.turn_no;

@@ -2,15 +2,19 @@
 -- order of seqs; only its head is due. Locks: tasks before push_configs before deliveries; the sender's functions take no
 -- task. Whoever writes a line holds its config's row, so a head is neither missed nor made twice.
 
--- An event for each of the task's configs. The caller holds the task's lock and has seen t.notifies.
-CREATE OR REPLACE FUNCTION outbox_put(t tasks, p_seq bigint, p_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+-- The events p_first to p_last for each of the task's configs: all of a batch at once, for a worker's batch may have 1,000
+-- and a task 32 configs. The caller holds the task's lock and has seen t.notifies.
+CREATE OR REPLACE FUNCTION outbox_put(t tasks, p_first bigint, p_last bigint, p_at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE c record; v_waits boolean; v_due boolean := false;
 BEGIN
   FOR c IN SELECT config_id, destination FROM push_configs WHERE tenant_id = t.tenant_id AND task_id = t.task_id
             ORDER BY config_id FOR NO KEY UPDATE LOOP
     v_waits := line_head(t.tenant_id, t.task_id, c.config_id) IS NOT NULL;
     INSERT INTO deliveries (tenant_id, task_id, config_id, seq, destination, due_at, created_at)
-    VALUES (t.tenant_id, t.task_id, c.config_id, p_seq, c.destination, CASE WHEN NOT v_waits THEN clock_timestamp() END, p_at);
+    SELECT t.tenant_id, t.task_id, c.config_id, v_seq, c.destination,
+           CASE WHEN v_seq = p_first AND NOT v_waits THEN clock_timestamp() END, p_at
+      FROM generate_series(p_first, p_last) v_seq;
     v_due := v_due OR NOT v_waits;
   END LOOP;
   IF v_due THEN

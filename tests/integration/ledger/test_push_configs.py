@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.auth.vault import Vault, VaultError
+from app.execution.worker_events import MAX_EVENTS
 from app.ledger import deliveries, push_configs, transitions, webhook_secrets
 from app.ledger.deliveries import Delivery
 from app.ledger.push_configs import MAX_PER_TASK, PushConfigSet, PushSecret, TooManyConfigs
@@ -92,6 +93,16 @@ async def test_a_config_hears_of_every_event_after_its_creation(bench: Bench) ->
         order.append(one.seq)
         assert await took(bench, one)
     assert order == [5, 6, 7, 8, 9]
+
+
+async def test_the_largest_batch_is_stored_whatever_a_client_has_configured(bench: Bench) -> None:
+    """Else a client could keep an agent's worker from writing: its batch would be refused for ever."""
+    task_id = (await bench.submit()).task_id
+    for number in range(MAX_PER_TASK):
+        await configure(bench, task_id, config(f"c{number:02}"))
+    lease = await bench.claim_one()
+    await bench.append(lease, *(chunk("x", append=number > 0) for number in range(MAX_EVENTS)))
+    assert await seqs(bench, task_id, "c31") == [*range(3, 4 + MAX_EVENTS)]
 
 
 async def course_of_turns(bench: Bench, task_id: UUID) -> None:
