@@ -3,6 +3,7 @@
 Made once per process by ``app.main``; called by ``operations.agent_card`` and ``operations.catalogue``.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
@@ -53,6 +54,7 @@ class ServedCards:
         digest = hashlib.sha256(printed).digest()
         signatures = self._signatures.get(digest)
         if signatures is None:
+            await asyncio.sleep(0)  # a page of the catalogue has a hundred cards: others have their turn between them
             signatures = await offload.run(
                 len(printed), lambda: [self._keys.sign(payload, jku) for payload in signed_payloads(served)]
             )
