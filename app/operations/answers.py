@@ -46,6 +46,15 @@ async def load_of_agent(ops: Operations, tenant: str, agent_id: str, text: str) 
     return loaded
 
 
+async def head_of_agent(ops: Operations, tenant: str, agent_id: str, text: str) -> TaskHead:
+    """The same, of the task's row alone."""
+    task_id = parse_task_id(text)
+    head = None if task_id is None else await tasks.head(ops.db, tenant, task_id)
+    if head is None or head.agent_id != agent_id:
+        raise TaskNotFound
+    return head
+
+
 async def shown(
     ops: Operations,
     loaded: LoadedTask,

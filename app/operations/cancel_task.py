@@ -11,7 +11,7 @@ from app.ledger import tasks, transitions
 from app.ledger.rows import AlreadyTerminal, Canceled, CancelPending, Due, TaskMissing
 from app.ledger.wakeups import Signal, lease_key, queue_key, task_key
 from app.operations.agent_doors import AgentDoor
-from app.operations.answers import Answer, facts_of, parse_task_id, shown
+from app.operations.answers import Answer, facts_of, head_of_agent, shown
 from app.operations.deps import Operations
 from app.protocol.models import CancelTaskRequest
 from app.protocol.states import TaskState
@@ -28,10 +28,8 @@ async def cancel_task(ops: Operations, ctx: CallContext, door: AgentDoor, reques
     Unavailable, the request to cancel stays. Raises TaskNotCancelable with the winning state, TaskNotFound,
     Unavailable.
     """
-    tenant, task_id = ctx.caller.tenant, parse_task_id(request.id)
-    head = None if task_id is None else await tasks.head(ops.db, tenant, task_id)
-    if task_id is None or head is None or head.agent_id != door.agent_id:
-        raise TaskNotFound
+    tenant = ctx.caller.tenant
+    task_id = (await head_of_agent(ops, tenant, door.agent_id, request.id)).task_id
     with ops.wakeups.watch(task_key(tenant, task_id)) as signal:
         await _cancel(ops, ctx, task_id, door.agent_id, signal)
     loaded = await tasks.load(ops.db, tenant, task_id)
