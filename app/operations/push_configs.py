@@ -9,15 +9,15 @@ from typing import Final, assert_never
 from uuid import UUID, uuid4
 
 from app.auth.caller import CallContext
-from app.errors import InvalidParams, TaskNotFound
-from app.ledger import push_configs, tasks
+from app.errors import InvalidParams, PermissionDenied, TaskNotFound
+from app.ledger import push_configs
 from app.ledger.push_configs import MAX_PER_TASK, NewPushConfig, PushConfig, PushConfigSet, PushSecret, TooManyConfigs
 from app.ledger.rows import JsonObject, TaskMissing
 from app.net.egress import EgressRefused
 from app.net.targets import parse
 from app.operations.agent_card import require_push
 from app.operations.agent_doors import AgentDoor
-from app.operations.answers import Answer, parse_task_id
+from app.operations.answers import Answer, head_of_agent
 from app.operations.deps import Operations
 from app.protocol.models import (
     DeleteTaskPushNotificationConfigRequest,
@@ -27,6 +27,7 @@ from app.protocol.models import (
     dump,
 )
 
+SCOPE: Final = "push:write"
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 100
 CURSOR_KIND: Final = "push_configs"
@@ -129,9 +130,11 @@ async def inline_config(
     ops: Operations, ctx: CallContext, door: AgentDoor, request: TaskPushNotificationConfig | None
 ) -> NewPushConfig | None:
     """The config that a message brings, to be stored with it; its taskId is the message's business. Raises
-    PushNotificationNotSupported, InvalidParams."""
+    PermissionDenied, PushNotificationNotSupported, InvalidParams."""
     if request is None:
         return None
+    if SCOPE not in ctx.caller.scopes:
+        raise PermissionDenied(metadata={"scope": SCOPE})
     require_push(door.agent)
     return await checked(ops, ctx.caller.tenant, request, at=f"{INLINE}.")
 
@@ -177,11 +180,7 @@ def _destination(url: str) -> str:
 
 
 async def _task_of_agent(ops: Operations, ctx: CallContext, door: AgentDoor, text: str) -> UUID:
-    task_id = parse_task_id(text)
-    head = None if task_id is None else await tasks.head(ops.db, ctx.caller.tenant, task_id)
-    if task_id is None or head is None or head.agent_id != door.agent_id:
-        raise TaskNotFound
-    return task_id
+    return (await head_of_agent(ops, ctx.caller.tenant, door.agent_id, text)).task_id
 
 
 def _shown(task_id: UUID, config: PushConfig) -> JsonObject:

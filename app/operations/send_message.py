@@ -76,8 +76,8 @@ async def accept(ops: Operations, ctx: CallContext, door: AgentDoor, request: Se
     """Store the message, exactly once per key; it is durable when this returns.
 
     Raises TaskNotFound, UnsupportedOperation (terminal), TaskBusy, IdempotencyConflict, InvalidParams (another
-    contextId), ContentTypeNotSupported, PushNotificationNotSupported, NotSupported, Unavailable; nothing is stored
-    then.
+    contextId), ContentTypeNotSupported, PushNotificationNotSupported, PermissionDenied (a config without push:write),
+    NotSupported, Unavailable; nothing is stored then.
     """
     door.require_send()
     if request.message.role is not Role.USER:

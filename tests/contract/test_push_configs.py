@@ -293,3 +293,12 @@ async def test_each_operation_needs_its_scope(agent: Agent, operation: str, scop
     task_id = await a_task(a_door(agent))
     error = await refused(agent.door(scope=scope), operation, {"taskId": task_id, "id": "x", "url": HOOK})
     assert error.reason == "INSUFFICIENT_SCOPE"
+
+
+async def test_a_config_with_a_message_needs_the_scope_of_one_that_is_created(agent: Agent) -> None:
+    """Else whoever may send could have a task's events sent anywhere."""
+    configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": HOOK}}
+    inline = {"message": say("go"), "configuration": configuration}
+    error = await refused(agent.door(scope="tasks:read tasks:write"), "SendMessage", inline)
+    assert (error.reason, error.metadata["scope"]) == ("INSUFFICIENT_SCOPE", "push:write")
+    assert (await a_door(agent).call("ListTasks", {}))["tasks"] == [], "nothing was stored"
