@@ -2,16 +2,20 @@
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from app.net.egress import Egress, EgressPolicy, OperatorPolicy
+from app.net.egress import Egress, EgressFailed, EgressPolicy, OperatorPolicy
 from app.net.names import LOOKUPS_AT_ONCE
 from app.webhooks.sender import PER_TENANT
 
 PATIENCE = 30
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -47,3 +51,31 @@ async def test_one_tenants_names_leave_threads_for_those_of_others(slow: threadi
     assert not any(call.done() for call in vetted)
     slow.set()
     await asyncio.gather(*vetted)
+
+
+async def test_a_process_ends_although_a_lookup_does_not() -> None:
+    program = """
+import asyncio, socket, threading
+from app.net.egress import Egress, EgressFailed, EgressPolicy
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
+asyncio.run(Egress(EgressPolicy()).vet("https://slow.example/", timeout=0.1))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT)
+    try:
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_name_that_cannot_be_written_for_the_resolver_is_one_that_does_not_resolve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look_up(*_: object, **__: object) -> NoReturn:
+        raise UnicodeError("label too long")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(EgressFailed) as failure:
+        await Egress(EgressPolicy()).request("GET", "https://odd.example/", headers={})
+    assert failure.value.kind == "dns"
