@@ -12,6 +12,8 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 LOOK_SECONDS = 1.0
+MAX_WATCHERS = 100
+"""Watching needs no token, so it may not take the places of calls (``grpc.server``, CALLS_BESIDE_STREAMS)."""
 Response = health_pb2.HealthCheckResponse
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -23,6 +25,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._services = {"", *services}
         self._problems = problems
         self._drain = drain
+        self._watchers = 0
 
     async def Check(self, request: health_pb2.HealthCheckRequest, context: Context) -> Response:
         if request.service not in self._services:
@@ -31,6 +34,15 @@ class Health(health_pb2_grpc.HealthServicer):
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         """The status, and each change of it within a second; ends when the process drains."""
+        if self._watchers >= MAX_WATCHERS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watchers; use Check")
+        self._watchers += 1
+        try:
+            await self._watch(request, context)
+        finally:
+            self._watchers -= 1
+
+    async def _watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         said = None
         while True:
             if (status := self._status(request.service)) != said:

@@ -3,6 +3,7 @@
 
 import asyncio
 import signal
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from app.ledger.migrations import migrate
+from app.transports.grpc.health import MAX_WATCHERS
 from tests.contract.doors import DoorError, say, short, state
 from tests.contract.grpc_door import RESUME, SERVICE, GrpcDoor
 from tests.integration.grpc.conftest import At, StartBroker, start
@@ -42,6 +44,27 @@ async def test_health_is_open_and_knows_two_names(at: At) -> None:
         watch = health(channel).Watch(health_pb2.HealthCheckRequest(service="other"))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         watch.cancel()
+
+
+async def test_watchers_of_health_leave_room_for_calls(at: At) -> None:
+    """Watching needs no token, so it may not take the places of those who have one."""
+    async with grpc.aio.insecure_channel(at.broker.grpc_target) as channel:
+        watches = [health(channel).Watch(health_pb2.HealthCheckRequest()) for _ in range(MAX_WATCHERS)]
+        for watch in watches:
+            assert (await watch.read()).status == SERVING
+        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
+            await asyncio.wait_for(health(channel).Watch(health_pb2.HealthCheckRequest()).read(), 20)
+        assert (await health(channel).Check(health_pb2.HealthCheckRequest())).status == SERVING
+        watches[0].cancel()
+
+        async def may_watch() -> bool:
+            with suppress(grpc.aio.AioRpcError):
+                return (await health(channel).Watch(health_pb2.HealthCheckRequest()).read()).status == SERVING
+            return False
+
+        async with asyncio.timeout(20):
+            while not await may_watch():
+                await asyncio.sleep(0.02)
 
 
 async def test_health_follows_readiness(own_postgres: OwnPostgres, start_broker: StartBroker) -> None:
