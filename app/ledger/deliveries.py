@@ -13,7 +13,7 @@ from uuid import UUID
 
 from app.ledger.pool import Database, Record
 
-CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6, $7)"
+CLAIM: LiteralString = "SELECT * FROM deliveries_claim($1, $2, $3, $4, $5, $6, $7, $8)"
 FIGURES: LiteralString = "SELECT * FROM deliveries_figures()"
 END: LiteralString = "SELECT delivery_end($1, $2, $3, $4, $5, $6, $7, $8) AS ours"
 GIVE_UP: LiteralString = "SELECT deliveries_give_up($1, $2, $3, $4, $5) AS dead"
@@ -66,7 +66,8 @@ class Delivery:
 
     ``attempt`` counts from 1, anew after a redelivery; ``fence`` grows with every claim, so that an answer that comes
     after its hold ran out changes nothing. ``secret`` is ``push_configs.PushSecret`` sealed, None without one.
-    ``body`` is the event's StreamResponse as JSON text; ``age_seconds`` is how old the event was at the claim.
+    ``body`` is the event's StreamResponse as JSON text in UTF-8, None when the event is not kept any more;
+    ``age_seconds`` is how old the event was at the claim.
     """
 
     tenant: str
@@ -77,13 +78,18 @@ class Delivery:
     scheme: str | None
     secret: bytes | None
     destination: str
-    body: str
+    body: bytes | None
     age_seconds: float
 
     @property
     def id(self) -> str:
         """``task:seq:config``, stable over retries and redeliveries."""
         return str(self.key)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.body or b"")
 
     @property
     def receiver(self) -> Receiver:
@@ -138,6 +144,7 @@ async def claim(
     db: Database,
     *,
     limit: int,
+    limit_bytes: int,
     per_receiver: int,
     busy: Mapping[Receiver, int],
     avoid: Collection[Receiver],
@@ -146,6 +153,7 @@ async def claim(
 ) -> list[Delivery]:
     """Take up to ``limit`` due deliveries of all tenants; nobody else gets them for ``hold_seconds``.
 
+    No more follow when their bodies have ``limit_bytes`` together: a body of any size is taken, as the last one.
     Receiver by receiver, the one that has waited longest first, at most ``per_receiver`` minus its ``busy`` count of
     each; those in ``avoid`` and the tenants in ``full`` are left alone. So what is due for one receiver, be it ever so
     much, neither delays nor is read for the others. Senders never wait for each other. Raises Unavailable.
@@ -153,6 +161,7 @@ async def claim(
     rows = await db.fetch(
         CLAIM,
         limit,
+        limit_bytes,
         per_receiver,
         [" ".join(receiver) for receiver in busy],
         list(busy.values()),

@@ -34,6 +34,11 @@ PER_RECEIVER: Final = 8
 PER_TENANT: Final = 32
 """A tenant that holds so many gets no more: with any number of slow receivers it never holds half of the places."""
 PAGE: Final = 32
+BYTES: Final = 32 * 1024 * 1024
+"""With so many bytes of bodies under way nothing more begins, save the one that reaches it, however large."""
+TENANT_BYTES: Final = BYTES // 4
+PAGE_BYTES: Final = BYTES // 8
+"""With pages of this size a tenant that is not yet full comes to half of the bytes, and the body that was the last."""
 HOLD_SECONDS: Final = TIMEOUT_SECONDS + 5
 """Long enough to send, and to record the outcome although PostgreSQL is away for a moment."""
 RECORD_PAUSE_SECONDS: Final = 0.5
@@ -65,6 +70,7 @@ class Sender(Loop):
         self._breaker = Breaker(time.monotonic)
         self._in_flight: Counter[Receiver] = Counter()
         self._tenants: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
         self._sending: set[asyncio.Task[None]] = set()
         self._draining = False
         self._exit = ExitStack()
@@ -73,7 +79,8 @@ class Sender(Loop):
     async def run_once(self) -> bool:
         """Begin to send what is due, as far as there is room; each end of a sending makes room and wakes the loop."""
         limit = min(PAGE, AT_ONCE - len(self._sending))
-        if self._draining or limit <= 0:
+        limit_bytes = min(PAGE_BYTES, BYTES - self._bytes.total())
+        if self._draining or limit <= 0 or limit_bytes <= 0:
             return False
         avoid = self._breaker.paused(self._in_flight)
         # room for one: it is the probe
@@ -81,15 +88,23 @@ class Sender(Loop):
         claimed = await deliveries.claim(
             self._db,
             limit=limit,
+            limit_bytes=limit_bytes,
             per_receiver=PER_RECEIVER,
             busy={**self._in_flight, **probed},
             avoid=avoid,
-            full=[tenant for tenant, count in self._tenants.items() if count >= PER_TENANT],
+            full=self._full(),
             hold_seconds=self._hold_seconds,
         )
         for delivery in claimed:
             self._begin(delivery)
-        return len(claimed) == limit
+        return len(claimed) == limit or sum(one.size for one in claimed) >= limit_bytes
+
+    def _full(self) -> list[str]:
+        return [
+            tenant
+            for tenant, count in self._tenants.items()
+            if count >= PER_TENANT or self._bytes[tenant] >= TENANT_BYTES
+        ]
 
     def drain(self) -> None:
         """Take nothing more; what is under way goes on. Idempotent."""
@@ -120,6 +135,7 @@ class Sender(Loop):
     def _begin(self, delivery: Delivery) -> None:
         self._in_flight[delivery.receiver] += 1
         self._tenants[delivery.tenant] += 1
+        self._bytes[delivery.tenant] += delivery.size
         sending = asyncio.create_task(self._send(delivery), name=f"webhook:{delivery.id}")
         self._sending.add(sending)
         sending.add_done_callback(lambda _: self._ended(sending, delivery))
@@ -128,6 +144,7 @@ class Sender(Loop):
         self._sending.discard(sending)
         _count_down(self._in_flight, delivery.receiver)
         _count_down(self._tenants, delivery.tenant)
+        _count_down(self._bytes, delivery.tenant, delivery.size)
         self._signal.set()
 
     async def _send(self, delivery: Delivery) -> None:
@@ -155,6 +172,8 @@ class Sender(Loop):
 
     async def _post(self, delivery: Delivery) -> Outcome:
         """A fault of ours is a failed attempt as well: without an end it would hold up its line for ever."""
+        if delivery.body is None:
+            return Outcome(None, "The event is not kept any more", final=True)
         try:
             return await self._notifier.post(
                 Notification(
@@ -164,7 +183,7 @@ class Sender(Loop):
                     url=delivery.url,
                     scheme=delivery.scheme,
                     secret=delivery.secret,
-                    body=delivery.body.encode(),
+                    body=delivery.body,
                 )
             )
         except Unavailable:
@@ -198,7 +217,7 @@ class Sender(Loop):
             metrics.DELIVERIES.labels("dead" if pause is None else "retried").inc()
 
 
-def _count_down(counts: Counter[_Key], key: _Key) -> None:
-    counts[key] -= 1
+def _count_down(counts: Counter[_Key], key: _Key, by: int = 1) -> None:
+    counts[key] -= by
     if not counts[key]:
         del counts[key]

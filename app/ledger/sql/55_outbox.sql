@@ -83,16 +83,17 @@ END $$;
 -- Takes up to p_limit due deliveries, receiver by receiver, and moves their due_at to the end of the hold: a sender that
 -- dies lets go of them by that. A receiver is a tenant and a destination, 'tenant destination': so tenants that call one host
 -- do not stand in each other's way. p_counts: how many the asker has under way to each of p_busy. Nothing of the receivers
--- in p_avoid and of the tenants in p_full.
+-- in p_avoid and of the tenants in p_full. It ends with the body by which all together have p_bytes, however large that is.
+-- The body of an event that is not kept any more is NULL.
 -- As lease_claim has it: picked under 'app.dispatch', then written and read with exactly their tenants visible.
-CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_each int, p_busy text[], p_counts int[], p_avoid text[],
-    p_full text[], p_hold double precision)
+CREATE OR REPLACE FUNCTION deliveries_claim(p_limit int, p_bytes bigint, p_each int, p_busy text[], p_counts int[],
+    p_avoid text[], p_full text[], p_hold double precision)
 RETURNS TABLE (tenant_id text, task_id uuid, config_id text, seq bigint, fence int, attempt int, url text, scheme text,
-  secret bytea, destination text, body text, age double precision)
+  secret bytea, destination text, body bytea, age double precision)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  v_at timestamptz; r record; d record; v_room int;
+  v_at timestamptz; r record; d record; v_room int; v_body bytea; v_bytes bigint := 0;
   v_tenants text[] := '{}'; v_tasks uuid[] := '{}'; v_configs text[] := '{}'; v_seqs bigint[] := '{}';
 BEGIN
   PERFORM set_config('app.dispatch', 'on', true);
@@ -113,14 +114,16 @@ BEGIN
   PERFORM set_config('app.dispatch', 'off', true);
   PERFORM set_config('app.tenants', coalesce((SELECT ',' || string_agg(DISTINCT x, ',') || ',' FROM unnest(v_tenants) x), ''), true);
   FOR i IN 1..cardinality(v_tasks) LOOP
+    EXIT WHEN v_bytes >= p_bytes;
     UPDATE deliveries s SET due_at = v_at + make_interval(secs => p_hold), fence = s.fence + 1, attempts = s.attempts + 1
      WHERE s.tenant_id = v_tenants[i] AND s.task_id = v_tasks[i] AND s.config_id = v_configs[i] AND s.seq = v_seqs[i]
     RETURNING s.* INTO d;
+    v_body := (SELECT convert_to(e.body, 'UTF8') FROM events e
+                WHERE e.tenant_id = v_tenants[i] AND e.task_id = v_tasks[i] AND e.seq = v_seqs[i]);
+    v_bytes := v_bytes + coalesce(length(v_body), 0);
     RETURN QUERY SELECT d.tenant_id, d.task_id, d.config_id, d.seq, d.fence, d.attempts, c.url, c.scheme, c.secret,
-      d.destination, e.body, extract(epoch FROM v_at - d.created_at)::double precision
-     FROM push_configs c, events e
-     WHERE c.tenant_id = v_tenants[i] AND c.task_id = v_tasks[i] AND c.config_id = v_configs[i]
-       AND e.tenant_id = v_tenants[i] AND e.task_id = v_tasks[i] AND e.seq = v_seqs[i];
+      d.destination, v_body, extract(epoch FROM v_at - d.created_at)::double precision
+     FROM push_configs c WHERE c.tenant_id = v_tenants[i] AND c.task_id = v_tasks[i] AND c.config_id = v_configs[i];
   END LOOP;
 END $$;
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
+
 from app.ledger import deliveries, push_configs, transitions
 from app.ledger.deliveries import Delivery, DeliveryState, Receiver
 from app.ledger.inputs import Keys
@@ -50,12 +52,13 @@ async def send_with(bench: Bench, task_id: UUID, config: NewPushConfig, message_
 
 
 async def claim(
-    bench: Bench, *, limit: int = 100, per_receiver: int = 100, busy: Mapping[Receiver, int] | None = None,
-    avoid: tuple[Receiver, ...] = (), full: tuple[str, ...] = (), hold: float = HOLD,
+    bench: Bench, *, limit: int = 100, limit_bytes: int = 2**40, per_receiver: int = 100,
+    busy: Mapping[Receiver, int] | None = None, avoid: tuple[Receiver, ...] = (), full: tuple[str, ...] = (), hold: float = HOLD,
 ) -> list[Delivery]:  # fmt: skip
     return await deliveries.claim(
-        bench.db, limit=limit, per_receiver=per_receiver, busy=busy or {}, avoid=avoid, full=full, hold_seconds=hold
-    )
+        bench.db, limit=limit, limit_bytes=limit_bytes, per_receiver=per_receiver, busy=busy or {}, avoid=avoid,
+        full=full, hold_seconds=hold,
+    )  # fmt: skip
 
 
 async def rows(bench: Bench, task_id: UUID | None = None, state: str | None = None) -> list[DeliveryState]:
@@ -70,6 +73,16 @@ async def seqs(bench: Bench, task_id: UUID, config_id: str = "c") -> list[int]:
 
 async def due(bench: Bench, task_id: UUID | None = None) -> list[tuple[int, datetime]]:
     return [(row.key.seq, row.due_at) for row in await rows(bench, task_id) if row.due_at is not None]
+
+
+async def forget_event(database_url: str, task_id: UUID, seq: int) -> None:
+    """As when its partition was dropped; only the owner can."""
+    owner = await asyncpg.connect(database_url)
+    try:
+        gone = await owner.execute("DELETE FROM events WHERE task_id = $1 AND seq = $2", task_id, seq)
+        assert gone == "DELETE 1"
+    finally:
+        await owner.close()
 
 
 async def drain(bench: Bench) -> list[tuple[str, int]]:

@@ -8,7 +8,17 @@ import pytest
 from app.ledger import deliveries, push_configs
 from app.ledger.deliveries import Delivery, DeliveryId, DeliveryMissing, Redelivered, StillPending
 from app.protocol.states import TaskState
-from tests.integration.ledger.outbox import claim, config, configure, drain, due, rows, seqs, submit_with
+from tests.integration.ledger.outbox import (
+    claim,
+    config,
+    configure,
+    drain,
+    due,
+    forget_event,
+    rows,
+    seqs,
+    submit_with,
+)
 from tests.support.ledger import Bench, chunk, status
 
 ONE, TWO = "https://one.example:443", "https://two.example:443"
@@ -48,6 +58,28 @@ async def test_only_the_head_of_a_line_is_due(bench: Bench) -> None:
     (first, *_) = await rows(bench, task_id)
     assert (first.state, first.attempts, first.last_status, first.due_at) == ("delivered", 1, 204, None)
     assert first.ended_at is not None
+
+
+async def test_a_claim_ends_with_the_body_that_reaches_its_bytes(bench: Bench) -> None:
+    for letter in "abcd":
+        task_id = (await bench.submit()).task_id
+        lease = await bench.claim_one()
+        await configure(bench, task_id, config(url=f"https://{letter}.example/x"))
+        await bench.append(lease, chunk("ü" * 1000))
+    for limit_bytes, letters in ((1, "a"), (2000, "b"), (2500, "cd")):
+        taken = await claim(bench, limit_bytes=limit_bytes)
+        assert [one.destination for one in taken] == [f"https://{letter}.example:443" for letter in letters]
+        assert all(2000 < one.size < 2500 for one in taken)
+
+
+async def test_a_delivery_whose_event_is_gone_is_taken_without_a_body(bench: Bench, database_url: str) -> None:
+    """Retention drops partitions of the log; what is pending then must not stand for ever."""
+    task_id = await task_with(bench)
+    await forget_event(database_url, task_id, 3)
+    one = await take(bench, 3)
+    assert (one.body, one.size) == (None, 0)
+    assert await retry(bench, one, None, "gone")
+    assert (await take(bench, 4)).body is not None
 
 
 async def test_a_line_waits_for_its_head_through_retries_and_goes_on_when_it_is_dead(bench: Bench) -> None:

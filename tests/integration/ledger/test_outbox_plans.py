@@ -94,7 +94,14 @@ async def buffers_of_claims(database_url: str, backlog: str, *options: dict[str,
 
         async def read_by(options: dict[str, Any]) -> int:
             """The one backend tells its counts at once."""
-            asked = {"limit": 8, "per_receiver": 8, "busy": {}, "avoid": (), "hold_seconds": 60} | options
+            asked = {
+                "limit": 8,
+                "limit_bytes": 1 << 20,
+                "per_receiver": 8,
+                "busy": {},
+                "avoid": (),
+                "hold_seconds": 60,
+            } | options
             before = await buffers(database_url)
             await deliveries.claim(bench.db, **asked)
             await bench.db.fetch("SELECT pg_stat_force_next_flush()")

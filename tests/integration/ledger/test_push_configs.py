@@ -89,7 +89,7 @@ async def test_a_config_hears_of_every_event_after_its_creation(bench: Bench) ->
     order: list[int] = []
     while taken := await claim(bench):
         (one,) = taken
-        assert one.body == bodies[one.seq]
+        assert one.body == bodies[one.seq].encode()
         order.append(one.seq)
         assert await took(bench, one)
     assert order == [5, 6, 7, 8, 9]

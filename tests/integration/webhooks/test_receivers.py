@@ -8,13 +8,16 @@ import pytest
 
 from app.ledger.push_configs import NewPushConfig
 from app.net.egress import Egress, EgressPolicy
+from app.protocol.states import TaskState
 from app.webhooks.breaker import THRESHOLD
 from app.webhooks.schedule import pause_after
-from app.webhooks.sender import AT_ONCE, PER_RECEIVER, PER_TENANT
+from app.webhooks.sender import AT_ONCE, BYTES, PER_RECEIVER, PER_TENANT, TENANT_BYTES
 from tests.integration.webhooks.conftest import ATTEMPTS, Post
 from tests.support.broker import free_port
-from tests.support.ledger import until
+from tests.support.ledger import chunk, status, until
 from tests.support.receiver import Receiver, Reply, Trouble
+
+LARGE = 2 * 1024 * 1024
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,41 @@ async def test_a_tenant_with_many_slow_receivers_leaves_room_for_others(
     assert PER_TENANT <= hooks.open["/slow"] == len(hooks.requests) < AT_ONCE / 2, "it still hangs"
     hooks.release()
     await hooks.until(lambda: len(hooks.requests) == 4 * PER_TENANT, seconds=40)
+
+
+async def large(post: Post, hooks: Receiver, number: int) -> None:
+    """A task whose webhook, a destination of its own, hears of 2 MiB and of the end."""
+    task = (await post.bench.submit()).task_id
+    lease = await post.bench.claim_one()
+    await post.configure(task, NewPushConfig("c", hooks.url("/slow"), None, None, f"http://slow-{number}"))
+    await post.bench.append(lease, chunk("x" * LARGE), status(TaskState.COMPLETED))
+
+
+async def test_large_bodies_under_way_are_bounded_for_each_tenant_and_in_all(
+    post: Post, hooks: Receiver, other_hooks: Receiver
+) -> None:
+    hooks.always("/slow", Trouble.HANG)
+    post.timeout_seconds = 60
+    sender = post.sender(hold_seconds=60)
+    for held, tenant in enumerate("abcd", start=1):
+        for number in range(TENANT_BYTES // LARGE + 2):
+            await large(post.of_tenant(tenant), hooks, number)
+        while await sender.run_once():
+            pass
+        await hooks.until(lambda held=held: hooks.open["/slow"] == held * TENANT_BYTES // LARGE)
+        if tenant == "a":
+            other = post.of_tenant("other")
+            task = await other.task(other_hooks.url("/quick"))
+            while await other.rows(task, "pending"):
+                await sender.run_once()
+    await post.of_tenant("other").task(other_hooks.url("/quick"))
+    assert not await sender.run_once()
+    assert hooks.most_open["/slow"] == BYTES // LARGE
+    assert len(other_hooks.requests) == 2, "nobody's more until there is room"
+    hooks.release()
+    sender.start()
+    await other_hooks.until(lambda: len(other_hooks.requests) == 4)
+    await hooks.until(lambda: len(hooks.requests) == 2 * (BYTES // LARGE + 2 * 4), seconds=40)
 
 
 async def test_a_receiver_that_is_down_is_left_alone_and_uses_up_no_attempts(post: Post) -> None:

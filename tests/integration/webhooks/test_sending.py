@@ -8,6 +8,7 @@ from app.ledger import push_configs, webhook_secrets
 from app.ledger.push_configs import NewPushConfig
 from app.net.egress import Egress
 from app.protocol.events import A2A_HIDDEN
+from tests.integration.ledger.outbox import forget_event
 from tests.integration.webhooks.conftest import LOOPBACK, Post
 from tests.support.ledger import until
 from tests.support.receiver import Receiver
@@ -120,6 +121,18 @@ async def test_a_fault_in_sending_is_a_failed_attempt(post: Post, hooks: Receive
     task = await post.task(hooks.url("/x"))
     post.sender(egress=Faulty(LOOPBACK)).start()
     assert {(row.state, row.attempts) for row in await post.ended(task)} == {("dead", 3)}
+
+
+async def test_a_delivery_whose_event_is_gone_is_dead_and_the_next_one_goes_out(
+    post: Post, hooks: Receiver, database_url: str
+) -> None:
+    task = await post.task(hooks.url("/x"), chunks=2)
+    await forget_event(database_url, task, 3)
+    post.sender().start()
+    gone, *others = await post.ended(task)
+    assert (gone.state, gone.attempts, gone.last_error) == ("dead", 1, "The event is not kept any more")
+    assert {row.state for row in others} == {"delivered"}
+    assert [one.seq for one in hooks.requests] == [4, 5, 6]
 
 
 async def test_a_config_that_is_deleted_hears_of_nothing_more(post: Post, hooks: Receiver) -> None:
