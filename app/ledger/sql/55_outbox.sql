@@ -36,8 +36,8 @@ BEGIN
   RAISE NOTICE 'deliveries are due';
 END $$;
 
--- Makes or replaces a config; the caller holds the task's lock. What is pending goes to the new URL, at once: what a sender
--- has under way to the old one no longer counts.
+-- Makes or replaces a config; the caller holds the task's lock. What is pending goes to the new URL, at once and with
+-- tries of its own: what a sender has under way to the old one no longer counts.
 CREATE OR REPLACE FUNCTION push_config_put(t tasks, p_subject text, p_at timestamptz, p_config text, p_url text, p_scheme text,
     p_secret bytea, p_destination text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -45,7 +45,7 @@ BEGIN
     created_at = p_at, created_by = p_subject
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config;
   IF FOUND THEN
-    UPDATE deliveries SET destination = p_destination, fence = fence + 1,
+    UPDATE deliveries SET destination = p_destination, fence = fence + 1, attempts = 0,
       due_at = CASE WHEN due_at IS NOT NULL THEN clock_timestamp() END
      WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config AND state = 'pending';
     IF FOUND THEN

@@ -53,7 +53,8 @@ async def send_with(bench: Bench, task_id: UUID, config: NewPushConfig, message_
 
 async def claim(
     bench: Bench, *, limit: int = 100, limit_bytes: int = 2**40, per_receiver: int = 100,
-    busy: Mapping[Receiver, int] | None = None, avoid: tuple[Receiver, ...] = (), full: tuple[str, ...] = (), hold: float = HOLD,
+    busy: Mapping[Receiver, int] | None = None, avoid: tuple[Receiver, ...] = (), full: tuple[str, ...] = (),
+    hold: float = HOLD,
 ) -> list[Delivery]:  # fmt: skip
     return await deliveries.claim(
         bench.db, limit=limit, limit_bytes=limit_bytes, per_receiver=per_receiver, busy=busy or {}, avoid=avoid,

@@ -202,6 +202,7 @@ async def test_a_replaced_config_takes_what_is_pending_to_the_new_url_at_once(be
     assert not await deliveries.failed(bench.db, old, status=410, error="x", retry_seconds=None)
     (new,) = await claim(bench)
     assert (new.seq, new.url, new.destination) == (old.seq, "https://two.example/x", "https://two.example:443")
+    assert new.attempt == 1, "those at the old URL are not counted against the new one"
     assert not await took(bench, old)
     assert await took(bench, new)
     assert [(one.seq, one.url) for one in await claim(bench)] == [(4, "https://two.example/x")]
