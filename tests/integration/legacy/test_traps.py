@@ -103,8 +103,9 @@ async def test_trap_4_status_200_ids_and_comments(
 @pytest.mark.parametrize("path", ["tasks/", "tasks//", "tasks/{id}/", "tasks/{id}/stream/", "tasks/{id}/cancel/", ""])
 async def test_trap_5_no_redirects(replicas: Replicas, agent: str, http: httpx.AsyncClient, path: str) -> None:
     """What looks nearly right is answered for what it is: never with a status that this client takes for success."""
+    methods = ("GET", "POST") if path else ("GET",)  # a POST to the base URL is JSON-RPC, which this client never sends
     path = path.format(id=await submit(http))
-    for method in ("GET", "POST"):
+    for method in methods:
         answer = await http.request(method, path, json={"skill": "test"} if method == "POST" else None)
         assert answer.status_code >= 400
         assert "location" not in answer.headers
