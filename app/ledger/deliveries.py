@@ -112,7 +112,8 @@ class Delivery:
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
     """A row of the list. ``state``: pending, delivered or dead; ``due_at`` is None behind an earlier one of its line
-    and when nothing will be sent any more; while a request is under way it is when another sender may take over."""
+    and when nothing will be sent any more; while a request is under way it is when another sender may take over. What
+    waits has the ``destination`` that its config had when it was written."""
 
     key: DeliveryId
     destination: str

@@ -37,7 +37,8 @@ BEGIN
 END $$;
 
 -- Makes or replaces a config; the caller holds the task's lock. What is pending goes to the new URL, at once and with
--- tries of its own: what a sender has under way to the old one no longer counts.
+-- tries of its own: what a sender has under way to the old one no longer counts. Only what is due is written, for any
+-- number may wait behind it.
 CREATE OR REPLACE FUNCTION push_config_put(t tasks, p_subject text, p_at timestamptz, p_config text, p_url text, p_scheme text,
     p_secret bytea, p_destination text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -45,9 +46,9 @@ BEGIN
     created_at = p_at, created_by = p_subject
    WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config;
   IF FOUND THEN
-    UPDATE deliveries SET destination = p_destination, fence = fence + 1, attempts = 0,
-      due_at = CASE WHEN due_at IS NOT NULL THEN clock_timestamp() END
-     WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config AND state = 'pending';
+    UPDATE deliveries SET destination = p_destination, fence = fence + 1, attempts = 0, due_at = clock_timestamp()
+     WHERE tenant_id = t.tenant_id AND task_id = t.task_id AND config_id = p_config AND state = 'pending'
+       AND due_at IS NOT NULL;
     IF FOUND THEN
       PERFORM deliveries_are_due();
     END IF;
@@ -186,13 +187,14 @@ BEGIN
   RETURN true;
 END $$;
 
--- The head of a line is due, unless it was already. The caller holds the config's row.
+-- The head of a line is due, unless it was already, at its config's present destination. The caller holds the config's row.
 CREATE OR REPLACE FUNCTION line_go_on(p_tenant text, p_task uuid, p_config text, p_at timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE v_head bigint := line_head(p_tenant, p_task, p_config);
 BEGIN
-  UPDATE deliveries SET due_at = p_at
-   WHERE tenant_id = p_tenant AND task_id = p_task AND config_id = p_config AND seq = v_head AND due_at IS NULL;
+  UPDATE deliveries d SET due_at = p_at, destination = c.destination FROM push_configs c
+   WHERE d.tenant_id = p_tenant AND d.task_id = p_task AND d.config_id = p_config AND d.seq = v_head AND d.due_at IS NULL
+     AND c.tenant_id = p_tenant AND c.task_id = p_task AND c.config_id = p_config;
 END $$;
 
 -- For a receiver that does not answer: what is due to it and is older than p_older seconds is dead, and so is what waits
@@ -210,7 +212,7 @@ BEGIN
       FOR NO KEY UPDATE;
     UPDATE deliveries SET state = 'dead', due_at = NULL, last_error = p_error, ended_at = v_at
      WHERE tenant_id = p_tenant AND task_id = l.task_id AND config_id = l.config_id AND state = 'pending'
-       AND destination = p_destination AND created_at < v_before AND (due_at IS NULL OR due_at <= v_at)
+       AND created_at < v_before AND (due_at IS NULL OR due_at <= v_at AND destination = p_destination)
        AND seq <= (SELECT max(x.seq) FROM (SELECT s.seq FROM deliveries s WHERE s.tenant_id = p_tenant
                       AND s.task_id = l.task_id AND s.config_id = l.config_id AND s.state = 'pending'
                     ORDER BY s.seq LIMIT p_limit) x);

@@ -9,7 +9,7 @@ import pytest
 from app.auth.vault import Vault, VaultError
 from app.execution.worker_events import MAX_EVENTS
 from app.ledger import deliveries, push_configs, transitions, webhook_secrets
-from app.ledger.deliveries import Delivery
+from app.ledger.deliveries import Delivery, DeliveryId
 from app.ledger.push_configs import MAX_PER_TASK, PushConfigSet, PushSecret, TooManyConfigs
 from app.ledger.rows import Due, IdempotencyClash, Sent, TaskMissing
 from app.protocol.events import A2A_HIDDEN, EventKind
@@ -206,6 +206,27 @@ async def test_a_replaced_config_takes_what_is_pending_to_the_new_url_at_once(be
     assert not await took(bench, old)
     assert await took(bench, new)
     assert [(one.seq, one.url) for one in await claim(bench)] == [(4, "https://two.example/x")]
+
+
+async def test_a_config_is_replaced_whatever_waits_for_it(bench: Bench) -> None:
+    """One replaces it because a receiver is gone: nearly all of the 100,000 events that a task may have wait then."""
+    task_id = (await bench.submit()).task_id
+    await configure(bench, task_id, config())
+    await bench.claim_one()
+    async with bench.db.tenant("a") as connection:
+        await connection.execute(
+            "INSERT INTO deliveries (tenant_id, task_id, config_id, seq, destination, created_at)"
+            " SELECT 'a', $1, 'c', seq, 'https://one.example:443', now() FROM generate_series(4, 100000) seq",
+            task_id,
+        )
+    assert await configure(bench, task_id, config("c", "https://two.example/x")) == PushConfigSet()
+    (head,) = await claim(bench)
+    assert (head.seq, head.destination) == (3, "https://two.example:443")
+    assert await took(bench, head)
+    following = await deliveries.get(bench.db, "a", DeliveryId(task_id, 4, "c"))
+    assert following is not None
+    assert following.due_at is not None
+    assert following.destination == "https://two.example:443", "what waited goes to the new one as well"
 
 
 async def test_deleting_forgets_what_is_pending_and_keeps_what_was_delivered(bench: Bench) -> None:
