@@ -53,6 +53,9 @@ METADATA: Final[frozenset[Address]] = frozenset(
         "192.0.0.192",  # Oracle
         "100.100.100.200",  # Alibaba
         "fd00:ec2::254",  # AWS
+        "169.254.170.2",  # AWS, containers
+        "169.254.170.23",  # AWS, pods
+        "fd00:ec2::23",  # AWS, pods
         "fd20:ce::254",  # Google
     )
 )
