@@ -26,10 +26,10 @@ from app.operations.agent_config import (
     stored,
 )
 from app.operations.deps import Operations
+from app.operations.paging import PageTokens
 from app.protocol.models import format_timestamp
 from app.protocol.states import TaskState
 
-CURSOR_KIND = "agents"
 DEFAULT_PAGE_SIZE = 50
 
 
@@ -85,20 +85,14 @@ async def list_agents(
     ops: Operations, caller: Caller, *, page_size: int = DEFAULT_PAGE_SIZE, page_token: str = ""
 ) -> JsonObject:
     """``{"agents", "nextPageToken"}``: a page of the agents the caller may see, by id. Raises InvalidArgument."""
-    after = ""
-    if page_token:
-        match ops.handles.open(CURSOR_KIND, page_token):
-            case [caller.tenant, str(seen)]:
-                after = seen
-            case _:
-                text = "is not one of this list"
-                raise InvalidArgument(f"pageToken: {text}", violations=[("pageToken", text)])
+    tokens = PageTokens(ops.handles, "agents", [caller.tenant])
+    after = tokens.after(page_token) or ""
     found = await agents.list_visible(ops.db, caller.tenant, after=after, limit=page_size + 1)
     page = found[:page_size]
     more = len(found) > page_size
     return {
         "agents": [_shown(agent, caller.tenant).body for agent in page],
-        "nextPageToken": ops.handles.seal(CURSOR_KIND, [caller.tenant, page[-1].agent_id]) if more else "",
+        "nextPageToken": tokens.next(page[-1].agent_id) if more else "",
     }
 
 

@@ -7,13 +7,12 @@ tenant. A card here is the card that the agent's own URL serves.
 from collections.abc import Callable
 
 from app.auth.caller import Caller
-from app.errors import InvalidArgument
 from app.ledger import catalogue
 from app.ledger.rows import JsonObject
 from app.operations.deps import Operations
+from app.operations.paging import PageTokens
 from app.protocol.card import Site
 
-CURSOR_KIND = "catalogue"
 DEFAULT_PAGE_SIZE = 50
 
 
@@ -33,16 +32,16 @@ async def list_cards(
     InvalidArgument for a token of another list or caller.
     """
     tenant = None if caller is None else caller.tenant
-    list_key: list[object] = [tenant, skill, tag]
+    tokens = PageTokens(ops.handles, "catalogue", [tenant, skill, tag])
     page = await catalogue.list_cards(
         ops.db,
         tenant,
         like=_like(skill, tag),
-        after=_opened(ops, list_key, page_token),
+        after=tokens.after(page_token) or "",
         limit=page_size,
     )
     cards = [await ops.cards.card(agent, locate(agent.agent_id)) for agent in page.agents]
-    return cards, ops.handles.seal(CURSOR_KIND, [list_key, page.after]) if page.after else ""
+    return cards, tokens.next(page.after) if page.after else ""
 
 
 def _like(skill: str, tag: str) -> JsonObject:
@@ -52,14 +51,3 @@ def _like(skill: str, tag: str) -> JsonObject:
     if tag:
         wanted["tags"] = [tag]
     return {"card": {"skills": [wanted]}} if wanted else catalogue.EVERYTHING
-
-
-def _opened(ops: Operations, list_key: list[object], token: str) -> str:
-    if not token:
-        return ""
-    match ops.handles.open(CURSOR_KIND, token):
-        case [found, str(after)] if found == list_key:
-            return after
-        case _:
-            text = "is not one of this list"
-            raise InvalidArgument(f"pageToken: {text}", violations=[("pageToken", text)])

@@ -7,16 +7,16 @@ import base64
 from typing import Any, Final, assert_never
 
 from app.auth.caller import Caller
-from app.errors import Conflict, InvalidArgument, NotFound
+from app.errors import Conflict, NotFound
 from app.ledger import deliveries, webhook_secrets
 from app.ledger.deliveries import DeliveryId, DeliveryMissing, DeliveryState, Redelivered, StillPending
 from app.ledger.rows import JsonObject
 from app.ledger.webhook_secrets import SigningSecret
 from app.operations.answers import parse_task_id
 from app.operations.deps import Operations
+from app.operations.paging import PageTokens
 from app.protocol.models import format_timestamp
 
-CURSOR_KIND: Final = "deliveries"
 WHSEC: Final = "whsec_"
 """How Standard Webhooks marks a secret in base64."""
 OVERLAP_SECONDS: Final = 86400.0
@@ -29,15 +29,9 @@ async def list_deliveries(
     """A page, of the newest task first and of its configs the latest events first. Raises InvalidArgument for a bad
     token, NotFound for a task id that is none, Unavailable.
     """
-    filters = [caller.tenant, state, task_id]
-    after: DeliveryId | None = None
-    if page_token:
-        match ops.handles.open(CURSOR_KIND, page_token):
-            case [*filtered, str(last)] if filtered == filters:
-                after = DeliveryId.parse(last)
-            case _:
-                text = "is not one of this list"
-                raise InvalidArgument(f"pageToken: {text}", violations=[("pageToken", text)])
+    tokens = PageTokens(ops.handles, "deliveries", [caller.tenant, state, task_id])
+    last = tokens.after(page_token)
+    after = None if last is None else DeliveryId.parse(last)
     parsed = None
     if task_id is not None and (parsed := parse_task_id(task_id)) is None:
         raise NotFound
@@ -48,7 +42,7 @@ async def list_deliveries(
     more = len(found) > page_size
     return {
         "deliveries": [_shown(one) for one in page],
-        "nextPageToken": ops.handles.seal(CURSOR_KIND, [*filters, str(page[-1].key)]) if more else "",
+        "nextPageToken": tokens.next(str(page[-1].key)) if more else "",
     }
 
 

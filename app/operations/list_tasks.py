@@ -5,18 +5,19 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from app.auth.caller import CallContext
-from app.errors import InvalidParams, WaystationError
+from app.auth.handles import Handles
+from app.errors import InvalidArgument, InvalidParams, WaystationError
 from app.ledger import tasks
 from app.ledger.rows import JsonObject, LoadedTask
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer, with_broker_metadata
 from app.operations.deps import Operations
+from app.operations.paging import PageTokens
 from app.protocol.fold import view
 from app.protocol.models import ListTasksRequest, format_timestamp
 from app.protocol.states import TaskState
 
 DEFAULT_PAGE_SIZE = 50
-CURSOR_KIND = "tasks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Cursor = tuple[datetime, UUID]
@@ -27,7 +28,7 @@ async def list_tasks(ops: Operations, ctx: CallContext, door: AgentDoor, request
     tenant, size = ctx.caller.tenant, request.page_size or DEFAULT_PAGE_SIZE
     state = request.status if request.status is not TaskState.UNSPECIFIED else None
     after = request.status_timestamp_after
-    filters = filter_key(tenant, door.agent_id, request.context_id, state, after)
+    tokens = TaskPages(ops.handles, filter_key(tenant, door.agent_id, request.context_id, state, after), InvalidParams)
     page = await tasks.list_tasks(
         ops.db,
         tenant,
@@ -35,7 +36,7 @@ async def list_tasks(ops: Operations, ctx: CallContext, door: AgentDoor, request
         context_id=request.context_id or None,
         state=state,
         after=after,
-        cursor=open_cursor(ops, filters, request.page_token),
+        cursor=tokens.after(request.page_token),
         limit=size,
     )
     with_artifacts = request.include_artifacts is True
@@ -53,7 +54,7 @@ async def list_tasks(ops: Operations, ctx: CallContext, door: AgentDoor, request
     ]
     body: JsonObject = {
         "tasks": shown,
-        "nextPageToken": seal_cursor(ops, filters, page.tasks) if page.more else "",
+        "nextPageToken": tokens.next(page.tasks) if page.more else "",
         "pageSize": size,
         "totalSize": page.total,
     }
@@ -73,22 +74,21 @@ def filter_key(
     ]
 
 
-def seal_cursor(ops: Operations, filters: list[object], page: Sequence[LoadedTask]) -> str:
-    """The pageToken after the last task of ``page``."""
-    last = page[-1].head
-    micros = (last.status_at - _EPOCH) // timedelta(microseconds=1)
-    return ops.handles.seal(CURSOR_KIND, [filters, micros, str(last.task_id)])
+class TaskPages:
+    """The page tokens of a list of tasks: the last one's status time and id."""
 
+    def __init__(self, handles: Handles, filters: list[object], error: type[WaystationError] = InvalidArgument) -> None:
+        self._tokens = PageTokens(handles, "tasks", filters, error)
 
-def open_cursor(
-    ops: Operations, filters: list[object], token: str, error: type[WaystationError] = InvalidParams
-) -> Cursor | None:
-    """Where the page begins; None for the first. Raises ``error`` for garbage and for a token of another list alike."""
-    if not token:
-        return None
-    match ops.handles.open(CURSOR_KIND, token):
-        case [found, int(micros), str(task_id)] if found == filters:
-            return _EPOCH + timedelta(microseconds=micros), UUID(task_id)
-        case _:
-            text = "is not one of this list"
-            raise error(f"pageToken: {text}", violations=[("pageToken", text)])
+    def after(self, token: str) -> Cursor | None:
+        """Where the page begins; None for the first. Raises the list's error."""
+        position = self._tokens.after(token)
+        if position is None:
+            return None
+        micros, _, task_id = position.partition(" ")
+        return _EPOCH + timedelta(microseconds=int(micros)), UUID(task_id)
+
+    def next(self, page: Sequence[LoadedTask]) -> str:
+        """The token of the page after this one."""
+        last = page[-1].head
+        return self._tokens.next(f"{(last.status_at - _EPOCH) // timedelta(microseconds=1)} {last.task_id}")

@@ -19,6 +19,7 @@ from app.operations.agent_card import require_push
 from app.operations.agent_doors import AgentDoor
 from app.operations.answers import Answer, head_of_agent
 from app.operations.deps import Operations
+from app.operations.paging import PageTokens
 from app.protocol.models import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
@@ -30,7 +31,6 @@ from app.protocol.models import (
 SCOPE: Final = "push:write"
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 100
-CURSOR_KIND: Final = "push_configs"
 INLINE: Final = "configuration.taskPushNotificationConfig"
 MAX_SECRET_CHARACTERS: Final = 4096
 
@@ -94,21 +94,15 @@ async def list_push_configs(
         raise _invalid("pageSize", f"must be between 1 and {MAX_PAGE_SIZE}")
     size = request.page_size or DEFAULT_PAGE_SIZE
     task_id = await _task_of_agent(ops, ctx, door, request.task_id)
-    place: list[object] = [ctx.caller.tenant, str(task_id)]
-    after = ""
-    if request.page_token:
-        match ops.handles.open(CURSOR_KIND, request.page_token):
-            case [*found, str(last)] if found == place:
-                after = last
-            case _:
-                raise _invalid("pageToken", "is not one of this list")
+    tokens = PageTokens(ops.handles, "push_configs", [ctx.caller.tenant, str(task_id)], InvalidParams)
+    after = tokens.after(request.page_token) or ""
     found = await push_configs.list_configs(ops.db, ctx.caller.tenant, task_id, after=after, limit=size + 1)
     page = found[:size]
     more = len(found) > size
     return Answer(
         {
             "configs": [_shown(task_id, config) for config in page],
-            "nextPageToken": ops.handles.seal(CURSOR_KIND, [*place, page[-1].config_id]) if more else "",
+            "nextPageToken": tokens.next(page[-1].config_id) if more else "",
         }
     )
 

@@ -3,17 +3,16 @@
 from datetime import datetime
 
 from app.auth.caller import Caller
-from app.errors import InvalidArgument, NotFound
+from app.errors import NotFound
 from app.ledger import events, tasks
 from app.ledger.rows import JsonObject, LoadedTask, TaskHead
 from app.operations.answers import parse_task_id, queue_place
 from app.operations.deps import Operations
-from app.operations.list_tasks import filter_key, open_cursor, seal_cursor
+from app.operations.list_tasks import TaskPages, filter_key
+from app.operations.paging import PageTokens
 from app.protocol.fold import view
 from app.protocol.models import format_timestamp
 from app.protocol.states import TaskState
-
-TURNS_CURSOR = "turns"
 
 
 async def read_task(ops: Operations, caller: Caller, task_id: str) -> JsonObject:
@@ -43,7 +42,7 @@ async def read_tasks(
     page_token: str,
 ) -> JsonObject:
     """A page, the latest status first; tasks without history and artifacts. Raises InvalidArgument for a bad token."""
-    filters = ["native", *filter_key(caller.tenant, agent_id, context_id, state, after)]
+    tokens = TaskPages(ops.handles, ["native", *filter_key(caller.tenant, agent_id, context_id, state, after)])
     page = await tasks.list_tasks(
         ops.db,
         caller.tenant,
@@ -51,7 +50,7 @@ async def read_tasks(
         context_id=context_id,
         state=state,
         after=after,
-        cursor=open_cursor(ops, filters, page_token, InvalidArgument),
+        cursor=tokens.after(page_token),
         limit=page_size,
     )
     return {
@@ -59,7 +58,7 @@ async def read_tasks(
             {"task": view(loaded.task, history_length=0, include_artifacts=False), **_summary(loaded.head)}
             for loaded in page.tasks
         ],
-        "nextPageToken": seal_cursor(ops, filters, page.tasks) if page.more else "",
+        "nextPageToken": tokens.next(page.tasks) if page.more else "",
     }
 
 
@@ -69,24 +68,16 @@ async def read_turns(ops: Operations, caller: Caller, task_id: str, *, page_size
     head = None if parsed is None else await tasks.head(ops.db, caller.tenant, parsed)
     if head is None:
         raise NotFound
-    after = _turn_after(ops, caller.tenant, task_id, page_token)
+    tokens = PageTokens(ops.handles, "turns", [caller.tenant, task_id])
+    after = int(tokens.after(page_token) or 0)
     turns = await tasks.turns(ops.db, caller.tenant, head.task_id, after=after, limit=page_size + 1)
     page = turns[:page_size]
     more = len(turns) > page_size
     return {
         "turns": [{"turn": turn.turn, "state": turn.state} for turn in page],
-        "nextPageToken": ops.handles.seal(TURNS_CURSOR, [caller.tenant, task_id, page[-1].turn]) if more else "",
+        "nextPageToken": tokens.next(str(page[-1].turn)) if more else "",
         "lastSeq": head.last_seq,
     }
-
-
-def _turn_after(ops: Operations, tenant: str, task_id: str, token: str) -> int:
-    match ops.handles.open(TURNS_CURSOR, token) if token else [tenant, task_id, 0]:
-        case [str(of), str(about), int(turn)] if (of, about) == (tenant, task_id):
-            return turn
-        case _:
-            text = "is not one of this list"
-            raise InvalidArgument(f"pageToken: {text}", violations=[("pageToken", text)])
 
 
 async def _load(ops: Operations, caller: Caller, task_id: str) -> LoadedTask:
