@@ -143,7 +143,7 @@ class Unauthenticated(WaystationError):
     """No credential, or one that is not accepted; the cause is only counted, never told (security.md, Tokens)."""
 
     reason, jsonrpc_code, http_status, grpc_status = "UNAUTHENTICATED", -32600, 401, "UNAUTHENTICATED"
-    default_message = "Authentication required"
+    default_message = "A valid bearer token is required"
 
 
 class PermissionDenied(WaystationError):
@@ -210,7 +210,7 @@ class NotFound(WaystationError):
     """Unknown, foreign and malformed ids alike: one body (native-api.md)."""
 
     reason, jsonrpc_code, http_status, grpc_status = "NOT_FOUND", -32001, 404, "NOT_FOUND"
-    default_message = "Not found"
+    default_message = "Not found, or not visible to this token"
 
 
 class MethodNotAllowed(WaystationError):

@@ -12,6 +12,7 @@ import importlib.metadata
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -287,7 +288,7 @@ def _grpc_server(settings: Settings) -> "GrpcServer | None":
     try:
         from app.transports.grpc.server import GrpcServer
     except ModuleNotFoundError as error:
-        text = "GRPC_PORT is set, but the gRPC door is not installed: pip install 'waystation[grpc]'"
+        text = f"WAYSTATION_GRPC_PORT needs an extra: {sys.executable} -m pip install 'waystation[grpc]'"
         raise ValueError(text) from error
     return GrpcServer(settings)
 

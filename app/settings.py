@@ -78,9 +78,9 @@ class Settings(BaseSettings):
     def _safe(self) -> "Settings":
         if self.auth_mode == "dev":
             if self.dev_secret is None:
-                raise ValueError("AUTH_MODE=dev needs DEV_SECRET")
+                raise ValueError("WAYSTATION_AUTH_MODE=dev needs WAYSTATION_DEV_SECRET")
             if self.host not in LOOPBACK_HOSTS and not self.allow_insecure_dev:
-                raise ValueError("AUTH_MODE=dev listens on loopback only (or set ALLOW_INSECURE_DEV=1)")
+                raise ValueError("dev mode listens on loopback only (or set WAYSTATION_ALLOW_INSECURE_DEV=1)")
         return self
 
     def secret_keys(self) -> list[bytes]:
@@ -92,4 +92,4 @@ class Settings(BaseSettings):
             return [key.encode() for key in self.secret_key.get_secret_value().split(",")]
         if self.auth_mode == "dev" and self.dev_secret is not None:
             return [b"waystation-secret-key:" + self.dev_secret.get_secret_value().encode()]
-        raise ValueError("SECRET_KEY is required (at least 32 bytes, the same on all replicas)")
+        raise ValueError("WAYSTATION_SECRET_KEY is required (at least 32 bytes, the same on all replicas)")

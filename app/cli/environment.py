@@ -35,10 +35,12 @@ def load_settings(**overrides: Any) -> Settings:
         first = exc.errors()[0]
         name = f"WAYSTATION_{first['loc'][0]}".upper() if first["loc"] else "settings"
         raise usage(
-            f"{name}: {first['msg'].removeprefix('Value error, ')}", remedy="`waystation doctor` lists what is set"
+            f"{name}: {first['msg'].removeprefix('Value error, ')}", remedy="docs/quickstart.md lists the settings"
         ) from exc
     except SettingsError as exc:
-        raise usage(str(exc), remedy="ISSUERS is a JSON list of {issuer, audience, tenantRule, tenants}") from exc
+        raise usage(
+            str(exc), remedy="WAYSTATION_ISSUERS is a JSON list of {issuer, audience, tenantRule, tenants}"
+        ) from exc
 
 
 def dev_settings(**overrides: Any) -> Settings:

@@ -13,7 +13,7 @@ from app.net.targets import EgressRefused, Target
 from app.settings import Settings
 
 _LOOPBACK = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
-_NOT_PUBLIC = "The URL's host is not on the public Internet"
+_NOT_PUBLIC = "The URL's host is not on the public Internet, nor in WAYSTATION_EGRESS_ALLOW_CIDRS"
 
 
 class Policy(Protocol):

@@ -96,5 +96,7 @@ def active_extensions(agent: Agent, asked: frozenset[str]) -> frozenset[str]:
     for extension in declared:
         if extension.get("required") and extension.get("uri") not in asked:
             uri = str(extension.get("uri", ""))
-            raise ExtensionSupportRequired(f"This agent requires the extension {uri}", metadata={"extension": uri})
+            raise ExtensionSupportRequired(
+                f"This agent requires the extension {uri}: name it in A2A-Extensions", metadata={"extension": uri}
+            )
     return asked & {RESUME_EXTENSION, *(str(extension.get("uri")) for extension in declared)}

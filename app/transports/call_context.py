@@ -139,7 +139,7 @@ async def identify(
 def require_any(caller: Caller, scopes: tuple[str, ...]) -> None:
     """Raise PermissionDenied unless the token carries one of ``scopes``."""
     if caller.scopes.isdisjoint(scopes):
-        raise PermissionDenied(metadata={"scope": " ".join(scopes)})
+        raise PermissionDenied(f"The token needs the scope {' or '.join(scopes)}", metadata={"scope": " ".join(scopes)})
 
 
 def check_headers(request: Request) -> None:
@@ -178,7 +178,7 @@ def require_json(request: Request) -> None:
         return
     media_type, *parameters = content_type.split(";")
     if media_type.strip().lower() not in JSON_TYPES:
-        raise ContentTypeNotSupported("The media type must be application/json or application/a2a+json")
+        raise ContentTypeNotSupported("Content-Type must be application/json or application/a2a+json")
     for name, _, value in (parameter.partition("=") for parameter in parameters):
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
             raise ContentTypeNotSupported("JSON must be UTF-8")

@@ -76,7 +76,10 @@ def test_agents_are_added_listed_shown_and_removed(run: Run, tmp_path: Path) -> 
     assert "Two" in run("agents", "list", "-o", "json", tenant="b").stdout
     assert run("agents", "remove", "one").returncode == 0
     gone = run("agents", "show", "one")
-    assert (gone.returncode, gone.stderr.splitlines()[0]) == (1, "error: Not found (NOT_FOUND)")
+    assert (gone.returncode, gone.stderr.splitlines()[0]) == (
+        1,
+        "error: Not found, or not visible to this token (NOT_FOUND)",
+    )
     assert "waystation agents list" in gone.stderr
 
 

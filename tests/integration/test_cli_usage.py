@@ -84,7 +84,7 @@ def test_wrong_use_is_one_line_with_a_remedy(
 @pytest.mark.parametrize(
     ("variables", "error"),
     [
-        ({"WAYSTATION_AUTH_MODE": "dev"}, "AUTH_MODE=dev needs DEV_SECRET"),
+        ({"WAYSTATION_AUTH_MODE": "dev"}, "AUTH_MODE=dev needs WAYSTATION_DEV_SECRET"),
         ({"WAYSTATION_AUTH_MODE": "dev", "WAYSTATION_DEV_SECRET": "short"}, "WAYSTATION_DEV_SECRET"),
         (
             {"WAYSTATION_AUTH_MODE": "dev", "WAYSTATION_DEV_SECRET": DEV_SECRET, "WAYSTATION_HOST": "0.0.0.0"},

@@ -3,6 +3,7 @@
 import errno
 import getpass
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -34,6 +35,8 @@ def check_host(settings: Settings) -> Iterator[Finding]:
     yield _user()
     yield _packages()
     yield _port(settings)
+    if settings.grpc_port is not None:
+        yield _grpc()
     yield _open_files(settings)
 
 
@@ -75,6 +78,7 @@ def _packages() -> Finding:
         return ok("packages", "no constraints.txt here to compare with")
     pins = {match[1]: match[2] for line in path.read_text().splitlines() if (match := _PIN.match(line))}
     other: list[str] = []
+    pins.pop("setuptools", None)  # a virtual environment brings one of its own, and only build tools need it
     for name, pin in pins.items():
         try:
             found = importlib.metadata.version(name)
@@ -111,6 +115,12 @@ def _listener(host: str, port: int) -> Finding | None:
         return None
     detail = f"{host}:{port}: a broker listens there, {status}"
     return ok("port", detail) if status == "ready" else warn("port", f"{detail}: {'; '.join(reasons)}", UNREADY)
+
+
+def _grpc() -> Finding:
+    installed = all(importlib.util.find_spec(name) for name in ("a2a", "grpc", "grpc_health"))
+    detail = "the gRPC door's packages are installed" if installed else "WAYSTATION_GRPC_PORT needs an extra"
+    return judge(installed, "grpc", detail, f"{sys.executable} -m pip install 'waystation[grpc]'")
 
 
 def _open_files(settings: Settings) -> Finding:

@@ -7,6 +7,9 @@ import sys
 import httpx
 import pytest
 
+from app.cli.doctor.host import check_host
+from app.cli.doctor.report import Level
+from app.settings import Settings
 from tests.contract.doors import say
 from tests.contract.grpc_door import GrpcDoor
 from tests.integration.grpc.conftest import At, StartBroker
@@ -34,6 +37,16 @@ def test_without_the_extra_serve_says_which_command_helps(database_url: str) -> 
     assert ended.returncode == 2
     assert "pip install 'waystation[grpc]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "level"), [("antigravity", Level.OK), ("grpc", Level.FAIL), ("grpc_health", Level.FAIL)]
+)
+def test_doctor_looks_for_the_extra(monkeypatch: pytest.MonkeyPatch, missing: str, level: Level) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    (found,) = [one for one in check_host(Settings(grpc_port=0, port=0)) if one.check == "grpc"]
+    assert found.level is level
+    assert level is Level.OK or "pip install 'waystation[grpc]'" in (found.remedy or "")
 
 
 def test_a_port_that_is_taken_is_one_line(database_url: str, at: At) -> None:
