@@ -36,6 +36,7 @@ _AWAY = (
     asyncpg.InvalidAuthorizationSpecificationError,  # while a password is changed, or a database restored
     asyncpg.InvalidCatalogNameError,
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.UndefinedFunctionError,  # for a moment, while another build installs its functions
     asyncpg.CheckViolationError,  # "no partition of relation events": made ahead by maintenance, told as an outage
     OSError,
     TimeoutError,

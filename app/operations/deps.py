@@ -13,6 +13,10 @@ from app.net.egress import Egress
 from app.operations.poll_floor import PollFloor
 from app.operations.served_cards import ServedCards
 from app.operations.shared_reads import SharedReads
+from app.operations.tenant_limit import TenantLimit
+
+LOOKUPS_PER_TENANT = 16
+"""Of ``net.names.LOOKUPS_AT_ONCE``: names served slowly on purpose delay their own tenant only."""
 
 
 @dataclass
@@ -35,10 +39,12 @@ class Operations:
     drain: asyncio.Event = field(default_factory=asyncio.Event)
     reads: SharedReads = field(init=False)
     floor: PollFloor = field(init=False)
+    lookups: TenantLimit = field(init=False)
 
     def __post_init__(self) -> None:
         self.reads = SharedReads(self.db)
         self.floor = PollFloor(self.db, self.poll_seconds)
+        self.lookups = TenantLimit(LOOKUPS_PER_TENANT, "Too many webhook URLs are being looked up")
 
     def begin_drain(self) -> None:
         """Ask every waiting call and stream to end; they are woken at once."""

@@ -134,8 +134,8 @@ async def inline_config(
 
 
 async def checked(ops: Operations, tenant: str, request: TaskPushNotificationConfig, *, at: str = "") -> NewPushConfig:
-    """The config as the ledger keeps it, with an id. Raises InvalidParams for what may not be sent or called; ``at`` is
-    the path of the config in the request.
+    """The config as the ledger keeps it, with an id. Raises InvalidParams for what may not be sent or called, and
+    TooManyRequests; ``at`` is the path of the config in the request.
     """
     scheme, credentials = None, ""
     if request.authentication is not None:
@@ -148,7 +148,8 @@ async def checked(ops: Operations, tenant: str, request: TaskPushNotificationCon
     if not _ID.fullmatch(config_id):
         raise _invalid(f"{at}id", "must have visible ASCII characters only, and no /")
     try:
-        await ops.egress.vet(request.url)
+        with ops.lookups.taken(tenant):
+            await ops.egress.vet(request.url)
     except EgressRefused as refusal:
         raise _invalid(f"{at}url", str(refusal)) from None
     secret = PushSecret(request.token, credentials).seal(ops.vault, tenant=tenant, config_id=config_id, url=request.url)
