@@ -26,6 +26,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Computed,
     Double,
     Index,
     Integer,
@@ -294,8 +295,15 @@ agents = Table(
     _time("created_at"),
     _time("updated_at"),
     _time("deleted_at", nullable=True),
+    Column(
+        "card_public",
+        Boolean,
+        Computed("coalesce(config::jsonb ->> 'cardVisibility'::text = 'public'::text, false)", persisted=True),
+        nullable=False,
+    ),
 )
 Index("agents_by_tenant", agents.c.tenant_id, agents.c.agent_id)
+Index("agents_public", agents.c.agent_id, postgresql_where=text("card_public AND deleted_at IS NULL"))
 
 tenants = Table("tenants", metadata, _key_text("tenant_id"))
 

@@ -1,4 +1,5 @@
-"""Push notifications: configs, the outbox of their deliveries, the secrets that sign them; which tasks have configs.
+"""Push notifications: configs, the outbox of their deliveries, the secrets that sign them; which tasks have configs
+and which agents public cards.
 
 Revision ID: 0002_pre
 """
@@ -62,6 +63,11 @@ CREATE TABLE webhook_secrets (
   expires_at TIMESTAMP WITH TIME ZONE,
   PRIMARY KEY (tenant_id, secret_id)
 );
+
+ALTER TABLE agents ADD COLUMN card_public BOOLEAN NOT NULL
+  GENERATED ALWAYS AS (coalesce(config::jsonb ->> 'cardVisibility' = 'public', false)) STORED;
+
+CREATE INDEX agents_public ON agents (agent_id) WHERE card_public AND deleted_at IS NULL;
 """
 
 # deliveries hold no content: the claim, which serves all tenants, sees them under app.dispatch too (as 0001 has it).

@@ -212,9 +212,9 @@ class Plan:
 
 
 async def explain(connection: asyncpg.Connection, sql: str, *args: object) -> Plan:
-    types = ", ".join({str: "text", int: "int"}.get(type(arg), "timestamptz") for arg in args)
+    types = ", ".join({str: "text", type(None): "text", int: "int"}.get(type(arg), "timestamptz") for arg in args)
     await connection.execute(f"DEALLOCATE ALL; PREPARE asked({types}) AS {sql}")
-    values = ", ".join(str(arg) if isinstance(arg, int) else f"'{arg}'" for arg in args)
+    values = ", ".join("NULL" if arg is None else str(arg) if isinstance(arg, int) else f"'{arg}'" for arg in args)
     text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked({values})")
     return Plan(json.loads(text)[0]["Plan"])
 
