@@ -40,7 +40,11 @@ class Resolver:
             with suppress(RuntimeError):  # the loop has been closed meanwhile
                 loop.call_soon_threadsafe(ended, addresses)
 
-        threading.Thread(target=look_up, name=f"lookup:{host}", daemon=True).start()
+        try:
+            threading.Thread(target=look_up, name=f"lookup:{host}", daemon=True).start()
+        except RuntimeError as error:
+            self._places.release()
+            raise OSError("no thread for a lookup") from error
         return await found
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from app.net.egress import Egress, EgressFailed, EgressPolicy, OperatorPolicy
-from app.net.names import LOOKUPS_AT_ONCE
+from app.net.names import LOOKUPS_AT_ONCE, Resolver
 from app.webhooks.sender import PER_TENANT
 
 PATIENCE = 30
@@ -79,3 +79,16 @@ async def test_a_name_that_cannot_be_written_for_the_resolver_is_one_that_does_n
     with pytest.raises(EgressFailed) as failure:
         await Egress(EgressPolicy()).request("GET", "https://odd.example/", headers={})
     assert failure.value.kind == "dns"
+
+
+async def test_a_machine_without_room_for_a_thread_loses_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    resolver = Resolver()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(LOOKUPS_AT_ONCE):
+            with pytest.raises(OSError, match="no thread"):
+                await resolver("localhost", 443)
+    assert await asyncio.wait_for(resolver("localhost", 443), PATIENCE)
