@@ -96,7 +96,7 @@ async def test_whom_a_claim_of_deliveries_serves_it_shows_nothing_of_others(benc
     for found in await claim(bench):
         assert found.url == f"https://one.example/{found.tenant}"
         assert found.secret == found.tenant.encode()
-        assert f'"taskId":"{found.task_id}"' in found.body
+        assert f'"taskId":"{found.task_id}"'.encode() in (found.body or b"")
 
 
 async def test_functions_refuse_to_run_without_a_tenant(bench: Bench) -> None:
