@@ -49,7 +49,7 @@ def add(
     description: Annotated[str | None, typer.Option(help="What the agent does, for the card made here.")] = None,
     card: Annotated[str | None, typer.Option(help="File with an A2A AgentCard; - is stdin.", metavar="FILE")] = None,
     body: Annotated[
-        str | None, typer.Option(help="File with the whole registration (native API, Agents).", metavar="FILE")
+        str | None, typer.Option(help="File with the whole registration (docs/agents.md).", metavar="FILE")
     ] = None,
     share: Annotated[
         list[str] | None, typer.Option(help="Share with this tenant, or * for all; may repeat.", metavar="TENANT")

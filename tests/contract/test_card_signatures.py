@@ -63,11 +63,11 @@ async def test_the_official_client_verifies_the_card_it_fetches(agent: Agent) ->
 
 
 async def test_the_documentations_verification_works(agent: Agent) -> None:
-    agent.register(**SHARED)
+    agent.register()
     (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/cards.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(snippet, names)
-    card = await names["verified_card"](agent.broker.base_url, agent.id)
+    card = await names["verified_card"](agent.broker.base_url, agent.id, mint("a"))
     assert card.name == agent.id
 
 

@@ -1,4 +1,4 @@
-"""Every command of the README and the quickstart is run as it stands, and does what the text says.
+"""Every command of the README, the quickstart and the doors' pages is run as it stands, and does what the text says.
 
 The ``sh`` blocks of a page run one after the other in a fresh directory, as in a reader's terminals: a block whose last
 line starts a server or a worker goes on in the background. Three things differ: the port is a free one, the Python is
@@ -22,6 +22,9 @@ from tests.support.cli import ROOT, Background, environment, open_directory
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVERS = ("./waystation serve", "./waystation worker run", "./waystation demo")
+PAGES = ("README.md", "docs/quickstart.md")
+DOORS = ("docs/webhooks.md", "docs/agents.md", "docs/legacy-tasks.md")
+"""Pages that go on from the README's agent. The first one's first block starts the broker for all."""
 EXPECTED = {
     "send my-agent": ["task.submitted", "COMPLETED", "greeting"],
     "hello-1": ["TASK_STATE_COMPLETED", "Hello, ", "curl!"],
@@ -35,6 +38,9 @@ EXPECTED = {
     '"m-2"': ['5 "task":{"id":"'],
     'tasks watch "$BUSY"': ["turn.ended        WORKING  turn 1", "turn.started      turn 2", "COMPLETED"],
     "--sub worker-1": ["eyJ", "Not found"],
+    "ask-1": ['{"message":{', "Will it rain? Perhaps.", "An answer in verse"],
+    '"old friend"': ["event: artifact", '"to":"completed"', '"state": "completed"', "Hello, old friend!"],
+    '"hook-1"': ["TASK_STATE_COMPLETED", "whsec_", '"destination": "http://127.0.0.1:9090"'],
     "/readyz": ['{"status":"ready","reasons":[]}', 'waystation_task_transitions_total{state="COMPLETED"}'],
 }
 """What blocks print, by a piece of their text."""
@@ -113,25 +119,39 @@ def reader() -> Iterator[Reader]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_the_page_works(reader: Reader, page: str) -> None:
     for block in blocks(page):
         if block.strip() in ("./waystation test", "./waystation demo"):
             continue  # this very run; test_cli_demo
-        output = reader.run(block)
-        assert '"error"' not in output, f"{block}\n{output}"
-        for piece, expected in EXPECTED.items():
-            if piece in block:
-                assert all(text in output for text in expected), f"{block}\n{output}"
+        follow(reader, block)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_command_of_the_doors_pages_works(reader: Reader) -> None:
+    (agent,) = [block for block in blocks("README.md") if "worker run my_agent:answer" in block]
+    start, *others = [block for page in DOORS for block in blocks(page)]
+    for block in (start, agent, *others):
+        follow(reader, block)
+
+
+def follow(reader: Reader, block: str) -> None:
+    """Run a block and look at what it prints."""
+    output = reader.run(block)
+    assert '"error"' not in output, f"{block}\n{output}"
+    for piece, expected in EXPECTED.items():
+        if piece in block:
+            assert all(text in output for text in expected), f"{block}\n{output}"
 
 
 def test_every_expectation_belongs_to_a_command() -> None:
-    commands = "\n".join([*blocks("README.md"), *blocks("docs/quickstart.md")])
+    commands = "\n".join(block for page in (*PAGES, *DOORS) for block in blocks(page))
     assert [piece for piece in EXPECTED if piece not in commands] == []
 
 
 def test_the_pages_links_lead_somewhere() -> None:
-    for page in ("README.md", "docs/quickstart.md", "docs/data-path.md"):
+    for page in ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))):
         text = (ROOT / page).read_text()
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
@@ -141,9 +161,9 @@ def test_the_pages_links_lead_somewhere() -> None:
 
 
 def test_curl_lines_send_the_version_header() -> None:
-    for page in ("README.md", "docs/quickstart.md"):
+    for page in (*PAGES, *DOORS):
         for command in re.findall(r"curl (?:.*\\\n)*.*", "\n".join(blocks(page))):
-            if "/agents/" in command:
+            if "/a2a/" in command or "/rpc" in command:
                 assert "A2A-Version: 1.0" in command, command
 
 

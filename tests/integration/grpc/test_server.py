@@ -40,7 +40,7 @@ def test_without_the_extra_serve_says_which_command_helps(database_url: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("missing", "level"), [("antigravity", Level.OK), ("grpc", Level.FAIL), ("grpc_health", Level.FAIL)]
+    ("missing", "level"), [("nothing", Level.OK), ("grpc", Level.FAIL), ("grpc_health", Level.FAIL)]
 )
 def test_doctor_looks_for_the_extra(monkeypatch: pytest.MonkeyPatch, missing: str, level: Level) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
