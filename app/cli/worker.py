@@ -76,8 +76,8 @@ def _remedy_of_refusal(reason: str, agent: str) -> str:
             return f"`waystation agents add {agent}` makes it; `waystation agents list` shows those there are"
         case _:
             return (
-                f"the token needs worker:lease and the agent: `waystation token mint --agents {agent}` makes such a one; "
-                "beside a dev broker leave it out (unset WAYSTATION_TOKEN)"
+                f"the token needs worker:lease and the agent: `waystation token mint --agents {agent}` makes such a one"
+                "; beside a dev broker leave it out (unset WAYSTATION_TOKEN)"
             )
 
 
