@@ -23,6 +23,7 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskState,
 )
+from a2a.utils.errors import TaskNotCancelableError
 
 BROKER = os.environ.get("WAYSTATION_URL", "http://127.0.0.1:8080")
 # Heartbeats come every 15 s and a blocking send is answered after 30 s: httpx's own 5 s would cut both.
@@ -51,8 +52,11 @@ async def cancel(client: Client, text: str) -> None:
     async for event in client.subscribe(SubscribeToTaskRequest(id=first.task.id)):
         print(described(event))
         canceling = canceling or asyncio.create_task(client.cancel_task(CancelTaskRequest(id=first.task.id)))
-    if canceling:
-        await canceling
+    try:
+        if canceling:
+            await canceling
+    except TaskNotCancelableError:
+        print("the agent was faster: the task has ended")
 
 
 def described(event: StreamResponse) -> str:

@@ -128,7 +128,8 @@ async def inline_config(
     if request is None:
         return None
     if SCOPE not in ctx.caller.scopes:
-        raise PermissionDenied(metadata={"scope": SCOPE})
+        text = f"The token needs the scope {SCOPE}: the message brings a push notification config"
+        raise PermissionDenied(text, metadata={"scope": SCOPE})
     require_push(door.agent)
     return await checked(ops, ctx.caller.tenant, request, at=f"{INLINE}.")
 
