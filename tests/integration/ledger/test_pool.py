@@ -1,6 +1,7 @@
 """The pool: what PostgreSQL's failures look like from above (reliability.md)."""
 
 import asyncio
+import itertools
 from typing import LiteralString, cast
 from urllib.parse import urlsplit
 
@@ -10,7 +11,8 @@ import pytest
 from app.errors import Unavailable
 from app.ledger import migrations
 from app.ledger.pool import Database
-from tests.support.ledger import Bench, until
+from app.ledger.rows import Sent
+from tests.support.ledger import Bench
 from tests.support.postgres import OwnPostgres
 
 
@@ -24,18 +26,29 @@ async def test_a_commit_that_no_standby_confirmed_is_no_acknowledgement(own_post
     await bench.submit(message_id="before")
     await admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'ghost'")
     await admin.execute("SELECT pg_reload_conf()")
-    await until(lambda: admin.fetchval("SELECT current_setting('synchronous_standby_names') = 'ghost'"))
-    sending = asyncio.ensure_future(bench.submit(message_id="doubtful"))
-    waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    await until(lambda: admin.fetchval(waiting))
+    sending, message_id = await _waiting_submit(bench, admin)
     with pytest.raises(Unavailable):
         await sending
     await admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
     await admin.execute("SELECT pg_reload_conf()")
-    again = await bench.submit(message_id="doubtful")
+    again = await bench.submit(message_id=message_id)
     assert again.replayed, "the row was there all the time; the retry's own write confirms it"
     await db.close()
     await admin.close()
+
+
+async def _waiting_submit(
+    bench: Bench, admin: "asyncpg.Connection[asyncpg.Record]"
+) -> tuple[asyncio.Future[Sent], str]:
+    """A submit whose wait for the standby has been canceled, and its messageId. The setting comes into force when the
+    checkpointer has read it: submits before that do not wait."""
+    for number in itertools.count():
+        message_id = f"doubtful-{number}"
+        sending = asyncio.ensure_future(bench.submit(message_id=message_id))
+        while not sending.done():
+            if await admin.fetchval("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"):
+                return sending, message_id
+    raise AssertionError
 
 
 async def test_postgresql_away_and_back(own_postgres: OwnPostgres) -> None:

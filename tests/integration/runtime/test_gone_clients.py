@@ -35,6 +35,7 @@ from tests.support.ledger import QUICK, Bench
 LONG = 600.0
 CALLER = Caller("a", "u1", frozenset(), frozenset(), math.inf)
 CONFIG = {
+    "reply": "task",
     "idempotency": "message_id",
     "onBusy": "enqueue",
     "leaseSeconds": 30,
