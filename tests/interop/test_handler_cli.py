@@ -16,7 +16,7 @@ from tests.fault.watching import gauge, until
 from tests.interop.conftest import register, wait_for_card
 from tests.interop.environments import CLIENTS, EnvironmentMissingError, python_environment
 from tests.support.broker import BrokerProcess
-from tests.support.tokens import mint
+from tests.support.tokens import CLIENT_SCOPE, mint
 from tests.support.worker import LeaseWorker, artifact, status
 
 pytestmark = pytest.mark.interop
@@ -85,7 +85,9 @@ def handler(replicas: tuple[BrokerProcess, BrokerProcess], tmp_path: Path) -> Ha
     register(replicas[0], name)
     for replica in replicas:
         wait_for_card(f"{replica.base_url}/agents/{name}")
-    return Handler(python.with_name("handler"), tmp_path, mint("a", "user-of-a"), name, replicas)
+    return Handler(
+        python.with_name("handler"), tmp_path, mint("a", "user-of-a", f"{CLIENT_SCOPE} push:write"), name, replicas
+    )
 
 
 def state(line: Json) -> str:
@@ -140,3 +142,16 @@ async def test_an_unknown_task_is_told_as_such(handler: Handler) -> None:
         out, err = await asyncio.wait_for(process.communicate(), SECONDS)
     assert process.returncode
     assert b"not found" in (out + err).lower()
+
+
+async def test_push_notification_configs_on_either_replica(handler: Handler) -> None:
+    (task,) = await handler.run("message", "send", "--text", "go", "--no-wait")
+    url = "https://hooks.example/of-handler"
+    (made,) = await handler.run("task", "notification", "set", task["id"], "--webhook-url", url, "--token", "secret")
+    (listed,) = await handler.run("task", "notification", "list", task["id"], replica=1)
+    assert [(config["id"], config["url"]) for config in listed["configs"]] == [(made["id"], url)]
+    (found,) = await handler.run("task", "notification", "get", task["id"], replica=1)
+    assert found["url"] == url
+    await handler.run("task", "notification", "remove", task["id"], "--config-id", made["id"], replica=1)
+    (listed,) = await handler.run("task", "notification", "list", task["id"])
+    assert listed["configs"] == []
