@@ -31,6 +31,10 @@ async def test_a_paused_task_is_canceled_at_once(bench: Bench) -> None:
     assert isinstance(await bench.cancel(task_id), Canceled)
 
 
+SEND = "SELECT * FROM task_send($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+"""Without a push notification config."""
+
+
 async def test_a_task_that_is_resumed_and_leased_meanwhile_is_asked_first(bench: Bench) -> None:
     """The cancel looks for a queue row, finds none, and waits for the task, which a message and a claim hold."""
     task_id = (await bench.submit()).task_id
@@ -38,7 +42,7 @@ async def test_a_task_that_is_resumed_and_leased_meanwhile_is_asked_first(bench:
     body, message_id = message("go on")
     owner = await asyncpg.connect(bench.db.dsn)
     async with owner.transaction():
-        await owner.fetch(transitions.SEND, "a", "u1", "x", task_id, None, body, message_id, None, b"hash", None)
+        await owner.fetch(SEND, "a", "u1", "x", task_id, None, body, message_id, None, b"hash", None)
         canceling = asyncio.create_task(bench.cancel(task_id))
         waiting = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
