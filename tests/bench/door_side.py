@@ -69,6 +69,7 @@ async def _measure(application: Application, call: DoorCall, count: int) -> floa
     begun = time.process_time_ns()
     for _ in range(count):
         await _call(application, scope, content)
+        await asyncio.sleep(0)  # in a server the loop turns between two calls; until it does, timers only pile up
     return (time.process_time_ns() - begun) / 1000 / count
 
 
