@@ -46,7 +46,7 @@ async def create_push_config(
     """The config with its id, and this once with its secrets; one with the same id is replaced.
 
     Raises PushNotificationNotSupported, TaskNotFound, InvalidParams (a URL that may not be called among it),
-    Unavailable.
+    TooManyRequests (URLs being looked up), Unavailable.
     """
     require_push(door.agent)
     if not request.task_id:
